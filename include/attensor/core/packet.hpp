@@ -1,0 +1,157 @@
+#pragma once
+/// \file
+/// A register of numbers, and the few functions that row kernels are written with.
+///
+/// Packet<T> is Eigen's widest packet of T with operators, or a single number where Eigen has none (std::complex<double>,
+/// a target without vectors, a version of Eigen that is not known). Everything is elementwise and a function of the lane
+/// alone, so a number has the same bits in whatever lane and at whatever address it lies.
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "attensor/core/eigen.hpp"
+#include "attensor/core/tensor.hpp"
+
+namespace attensor::inline ATTENSOR_ISA {
+namespace detail {
+
+/// The order of softmax: by the number itself, or by the real part of a complex one.
+template <Number T>
+auto real_part(const T& x) {
+  return std::real(x);
+}
+
+template <Number T>
+inline constexpr bool has_packets = false;
+template <Scalar T>
+inline constexpr bool has_packets<T> = eigen_is_known && Eigen::internal::packet_traits<T>::Vectorizable != 0;
+
+/// One number.
+template <Number T>
+struct Packet {
+  using Mask = bool;
+  static constexpr Index lanes = 1;
+
+  T value;
+
+  Packet() = default;
+  Packet(T x) : value(x) {}
+
+  static Packet load(const T* x) { return *x; }
+  void store(T* x) const { *x = value; }
+
+  friend Packet operator+(Packet a, Packet b) { return a.value + b.value; }
+  friend Packet operator-(Packet a, Packet b) { return a.value - b.value; }
+  friend Packet operator*(Packet a, Packet b) { return a.value * b.value; }
+  friend Packet operator/(Packet a, Packet b) { return a.value / b.value; }
+  friend Packet operator-(Packet a) { return -a.value; }
+  friend Mask operator<(Packet a, Packet b) { return real_part(a.value) < real_part(b.value); }
+  friend Mask operator==(Packet a, Packet b) { return a.value == b.value; }
+  /// a * b + c
+  friend Packet fma(Packet a, Packet b, Packet c) {
+    if constexpr (Scalar<T>) {
+      return std::fma(a.value, b.value, c.value);
+    } else {
+      return a.value * b.value + c.value;
+    }
+  }
+  friend Packet select(Mask mask, Packet yes, Packet no) { return mask ? yes : no; }
+  friend Packet sqrt(Packet a) { return std::sqrt(a.value); }
+  friend Packet exp(Packet a) {
+    if (real_part(a.value) == -std::numeric_limits<double>::infinity()) return T(0);  // also for a complex -inf
+    return std::exp(a.value);
+  }
+  friend T sum(Packet a) { return a.value; }
+  friend T max(Packet a) { return a.value; }
+};
+
+/// A register of Eigen's.
+template <Number T>
+  requires has_packets<T>
+struct Packet<T> {
+  using Mask = Packet;
+  using Register = typename Eigen::internal::packet_traits<T>::type;
+  static constexpr Index lanes = Eigen::internal::unpacket_traits<Register>::size;
+
+  Register value;
+
+  Packet() = default;
+  Packet(T x) : value(Eigen::internal::pset1<Register>(x)) {}
+  static Packet of(Register r) {
+    Packet p;
+    p.value = r;
+    return p;
+  }
+
+  static Packet load(const T* x) { return of(Eigen::internal::ploadu<Register>(x)); }
+  void store(T* x) const { Eigen::internal::pstoreu(x, value); }
+
+  friend Packet operator+(Packet a, Packet b) { return of(Eigen::internal::padd(a.value, b.value)); }
+  friend Packet operator-(Packet a, Packet b) { return of(Eigen::internal::psub(a.value, b.value)); }
+  friend Packet operator*(Packet a, Packet b) { return of(Eigen::internal::pmul(a.value, b.value)); }
+  friend Packet operator/(Packet a, Packet b) { return of(Eigen::internal::pdiv(a.value, b.value)); }
+  friend Packet operator-(Packet a) { return of(Eigen::internal::pnegate(a.value)); }
+  friend Mask operator<(Packet a, Packet b) { return of(Eigen::internal::pcmp_lt(a.value, b.value)); }
+  friend Mask operator==(Packet a, Packet b) { return of(Eigen::internal::pcmp_eq(a.value, b.value)); }
+  friend Packet fma(Packet a, Packet b, Packet c) { return of(Eigen::internal::pmadd(a.value, b.value, c.value)); }
+  friend Packet select(Mask mask, Packet yes, Packet no) {
+    return of(Eigen::internal::pselect(mask.value, yes.value, no.value));
+  }
+  friend Packet sqrt(Packet a) { return of(Eigen::internal::psqrt(a.value)); }
+  friend Packet exp(Packet a) { return exp_packet(a); }
+  friend T sum(Packet a) { return Eigen::internal::predux(a.value); }
+  friend T max(Packet a) { return Eigen::internal::predux_max(a.value); }
+
+ private:
+  /// exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln 2 / 2, exp(r) by its Taylor polynomial. Within 2 ulp; 0 for
+  /// -inf and below the smallest subnormal, +inf above the largest number, NaN for NaN.
+  static Packet exp_packet(Packet x) {
+    constexpr bool is_float = std::is_same_v<T, float>;
+    constexpr T lowest = is_float ? T(-104) : T(-746);
+    constexpr T highest = is_float ? T(89) : T(710);
+    constexpr T ln2_high = is_float ? T(0.693359375) : T(0.6931471803691238);  // few digits: n * ln2_high is exact
+    constexpr T ln2_low = is_float ? T(-2.12194440e-4) : T(1.9082149292705877e-10);
+    constexpr int degree = is_float ? 7 : 13;
+
+    x = select(x < Packet(lowest), Packet(lowest), x);  // comparisons are false for NaN, so NaN stays
+    x = select(Packet(highest) < x, Packet(highest), x);
+    const Packet n = of(Eigen::internal::pround((x * Packet(T(1.4426950408889634))).value));
+    const Packet r = fma(n, Packet(-ln2_low), fma(n, Packet(-ln2_high), x));
+
+    constexpr auto factorial = [](int k) {
+      double product = 1;
+      for (int i = 2; i <= k; ++i) product *= i;
+      return product;
+    };
+    Packet p = Packet(static_cast<T>(1 / factorial(degree)));
+    for (int k = degree - 1; k >= 0; --k) p = fma(p, r, Packet(static_cast<T>(1 / factorial(k))));
+    return scale_by_power_of_two(p, n);
+  }
+
+  /// p * 2^n in two exact steps, so that subnormal results and 2^128 come out right.
+  static Packet scale_by_power_of_two(Packet p, Packet n) {
+    if constexpr (std::is_same_v<T, float>) {
+      const auto [low, high] = powers_of_two(n.value);
+      return p * of(low) * of(high);
+    } else {
+      return of(Eigen::internal::pldexp(p.value, n.value));
+    }
+  }
+
+  /// 2^floor(n / 2) and 2^(n - floor(n / 2)), by their exponent bits.
+  template <class R>
+  static std::pair<R, R> powers_of_two(const R& n) {
+    using namespace Eigen::internal;
+    using Integers = typename unpacket_traits<R>::integer_packet;
+    const Integers bias = pset1<Integers>(127);
+    const Integers exponent = pcast<R, Integers>(n);
+    const Integers half = parithmetic_shift_right<1>(exponent);
+    return {preinterpret<R>(Integers(plogical_shift_left<23>(padd(half, bias)))),
+            preinterpret<R>(Integers(plogical_shift_left<23>(padd(psub(exponent, half), bias))))};
+  }
+};
+
+}  // namespace detail
+}  // namespace attensor::inline ATTENSOR_ISA

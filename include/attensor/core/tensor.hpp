@@ -1,0 +1,339 @@
+#pragma once
+/// \file
+/// Tensor owns its elements; View looks at somebody else's. Both are row-major and know their rank at compile time.
+
+#include <algorithm>
+#include <cassert>
+#include <complex>
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
+#include <type_traits>
+#include <utility>
+
+#include "attensor/core/memory.hpp"
+#include "attensor/core/shape.hpp"
+
+namespace attensor::inline ATTENSOR_ISA {
+
+/// What networks compute in.
+template <class T>
+concept Scalar = std::same_as<T, float> || std::same_as<T, double>;
+
+/// Scalar, or std::complex<double>: what derivatives can be checked with by a complex step.
+template <class T>
+concept Number = Scalar<T> || std::same_as<T, std::complex<double>>;
+
+/// What a tensor can hold: numbers, ids, masks.
+template <class T>
+concept Element = std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T> && !std::is_const_v<T>;
+
+namespace detail {
+
+template <class T, std::size_t Rank>
+struct NestedList {
+  using type = std::initializer_list<typename NestedList<T, Rank - 1>::type>;
+};
+template <class T>
+struct NestedList<T, 0> {
+  using type = T;
+};
+
+template <std::size_t Rank>
+constexpr Index offset_of(const Strides<Rank>& strides, const Strides<Rank>& position) {
+  Index offset = 0;
+  for (std::size_t d = 0; d < Rank; ++d) offset += position[d] * strides[d];
+  return offset;
+}
+
+template <std::size_t Rank>
+bool is_inside(const Shape<Rank>& shape, const Strides<Rank>& position) {
+  for (std::size_t d = 0; d < Rank; ++d) {
+    if (position[d] < 0 || position[d] >= shape[d]) return false;
+  }
+  return true;
+}
+
+}  // namespace detail
+
+/// Elements that something else owns: a pointer, extents and strides in elements. The last dimension is contiguous.
+/// `View<const T, Rank>` is read-only. Copying a View copies where it looks, never elements.
+template <class T, std::size_t Rank>
+class View {
+ public:
+  using value_type = std::remove_const_t<T>;
+  static constexpr std::size_t rank = Rank;
+
+  View() = default;
+  /// A row-major array without gaps.
+  View(T* data, const Shape<Rank>& shape) : View(data, shape, row_major_strides(shape)) {}
+  /// \throws ShapeError for a negative extent, or where the last dimension is not contiguous
+  View(T* data, const Shape<Rank>& shape, const Strides<Rank>& strides) : data_(data), shape_(shape), strides_(strides) {
+    checked_count("View", shape, sizeof(T));
+    if constexpr (Rank > 0) {
+      if (strides[Rank - 1] != 1 && shape[Rank - 1] > 1) [[unlikely]] {
+        throw_error<ShapeError>({"View: strides ", shape_text(strides), " have ", std::to_string(strides[Rank - 1]),
+                                 " in dim ", std::to_string(Rank - 1),
+                                 "; expected 1, since the last dimension is contiguous"});
+      }
+    }
+  }
+  /// A writable view may be read.
+  template <std::same_as<value_type> U>
+    requires std::is_const_v<T>
+  View(const View<U, Rank>& other) : data_(other.data()), shape_(other.shape()), strides_(other.strides()) {}
+
+  T* data() const { return data_; }
+  const Shape<Rank>& shape() const { return shape_; }
+  const Strides<Rank>& strides() const { return strides_; }
+  Index extent(std::size_t dim) const {
+    assert(dim < Rank);
+    return shape_[dim];
+  }
+  Index stride(std::size_t dim) const {
+    assert(dim < Rank);
+    return strides_[dim];
+  }
+  Index size() const {
+    Index count = 1;
+    for (const Index extent : shape_) count *= extent;
+    return count;
+  }
+  bool is_contiguous() const {
+    Index step = 1;
+    for (std::size_t d = Rank; d-- > 0;) {
+      if (shape_[d] != 1 && strides_[d] != step) return false;
+      step *= shape_[d];
+    }
+    return true;
+  }
+  View view() const { return *this; }
+
+  template <std::convertible_to<Index>... I>
+    requires(sizeof...(I) == Rank)
+  T& operator()(I... i) const {
+    const Strides<Rank> position{static_cast<Index>(i)...};
+    assert(detail::is_inside(shape_, position) && "attensor: index out of range");
+    return data_[detail::offset_of(strides_, position)];
+  }
+
+  /// A view of one rank less, or the element of a vector.
+  decltype(auto) operator[](Index i) const {
+    assert(i >= 0 && i < shape_[0] && "attensor: index out of range");
+    if constexpr (Rank == 1) {
+      return static_cast<T&>(data_[i * strides_[0]]);
+    } else {
+      View<T, Rank - 1> inner;
+      inner.data_ = data_ + i * strides_[0];
+      std::copy_n(shape_.begin() + 1, Rank - 1, inner.shape_.begin());
+      std::copy_n(strides_.begin() + 1, Rank - 1, inner.strides_.begin());
+      return inner;
+    }
+  }
+
+  /// The same elements under another shape; the elements must be contiguous.
+  template <std::size_t NewRank>
+  View<T, NewRank> reshape(const Shape<NewRank>& shape) const {
+    if (!is_contiguous() || checked_count("reshape", shape) != size()) [[unlikely]] {
+      throw_error<ShapeError>({"reshape: x ", shape_text(shape_), " has ", std::to_string(size()),
+                               is_contiguous() ? "" : " not contiguous", " elements; expected a shape of as many contiguous ones, got ",
+                               shape_text(shape)});
+    }
+    return {data_, shape};
+  }
+
+ private:
+  template <class, std::size_t>
+  friend class View;
+
+  T* data_ = nullptr;
+  Shape<Rank> shape_{};
+  Strides<Rank> strides_{};
+};
+
+/// Owns its elements: contiguous, row-major, 64-byte aligned. Copying copies the elements; a tensor that was moved from is empty.
+///
+///     Tensor<float, 2> x = {{1, 2, 3}, {4, 5, 6}};     // braces hold values
+///     Tensor<float, 2> y(Shape{2, 3});                 // a shape is said as a shape: zeros
+template <Element T, std::size_t Rank>
+class Tensor {
+ public:
+  using value_type = T;
+  static constexpr std::size_t rank = Rank;
+
+  Tensor() = default;
+  /// Zeros. \throws ShapeError for a negative extent or an overflow
+  explicit Tensor(const Shape<Rank>& shape) : Tensor(uninitialized(shape)) { std::fill_n(data_, size(), T{}); }
+  /// Values, nested as deep as the rank. \throws ShapeError where rows differ in length
+  Tensor(typename detail::NestedList<T, Rank>::type values)
+    requires(Rank > 0)
+  {
+    Shape<Rank> shape{};
+    measure<Rank>(values, shape.data());
+    *this = uninitialized(shape);
+    T* next = data_;
+    fill<Rank>(values, shape.data(), next);
+  }
+
+  Tensor(const Tensor& other) : Tensor(uninitialized(other.shape_)) { std::copy_n(other.data_, size(), data_); }
+  Tensor(Tensor&& other) noexcept : data_(std::exchange(other.data_, nullptr)), shape_(std::exchange(other.shape_, {})) {}
+  Tensor& operator=(const Tensor& other) {
+    if (this == &other) return *this;
+    if (shape_ != other.shape_) return *this = Tensor(other);
+    std::copy_n(other.data_, size(), data_);
+    return *this;
+  }
+  Tensor& operator=(Tensor&& other) noexcept {
+    if (this == &other) return *this;
+    detail::deallocate(data_);
+    data_ = std::exchange(other.data_, nullptr);
+    shape_ = std::exchange(other.shape_, {});
+    return *this;
+  }
+  ~Tensor() { detail::deallocate(data_); }
+
+  /// Elements without values, to be written before they are read.
+  static Tensor uninitialized(const Shape<Rank>& shape) {
+    const Index count = checked_count("Tensor", shape, sizeof(T));
+    Tensor tensor;
+    if (count > 0) {
+      tensor.data_ = static_cast<T*>(detail::allocate(static_cast<std::size_t>(count) * sizeof(T)));
+    }
+    tensor.shape_ = shape;
+    return tensor;
+  }
+
+  T* data() { return data_; }
+  const T* data() const { return data_; }
+  const Shape<Rank>& shape() const { return shape_; }
+  Strides<Rank> strides() const { return row_major_strides(shape_); }
+  Index extent(std::size_t dim) const {
+    assert(dim < Rank);
+    return shape_[dim];
+  }
+  Index size() const {
+    if (!data_) return 0;
+    Index count = 1;
+    for (const Index extent : shape_) count *= extent;
+    return count;
+  }
+  bool empty() const { return data_ == nullptr; }
+
+  View<T, Rank> view() & { return {data_, shape_}; }
+  View<const T, Rank> view() const& { return {data_, shape_}; }
+  void view() && = delete;  // the view would outlive its elements
+
+  template <std::convertible_to<Index>... I>
+    requires(sizeof...(I) == Rank)
+  T& operator()(I... i) {
+    return data_[checked_offset({static_cast<Index>(i)...})];
+  }
+  template <std::convertible_to<Index>... I>
+    requires(sizeof...(I) == Rank)
+  const T& operator()(I... i) const {
+    return data_[checked_offset({static_cast<Index>(i)...})];
+  }
+
+  decltype(auto) operator[](Index i) & { return view()[i]; }
+  decltype(auto) operator[](Index i) const& { return view()[i]; }
+
+  /// The same elements under another shape: a view of an lvalue, the tensor itself when it is a temporary.
+  template <std::size_t NewRank>
+  View<T, NewRank> reshape(const Shape<NewRank>& shape) & {
+    return view().reshape(shape);
+  }
+  template <std::size_t NewRank>
+  View<const T, NewRank> reshape(const Shape<NewRank>& shape) const& {
+    return view().reshape(shape);
+  }
+  template <std::size_t NewRank>
+  Tensor<T, NewRank> reshape(const Shape<NewRank>& shape) && {
+    const Tensor& self = *this;
+    (void)self.view().reshape(shape);  // checks
+    Tensor<T, NewRank> result;
+    result.data_ = std::exchange(data_, nullptr);
+    result.shape_ = shape;
+    shape_ = {};
+    return result;
+  }
+
+ private:
+  template <Element, std::size_t>
+  friend class Tensor;
+
+  Index checked_offset(const Strides<Rank>& position) const {
+    assert(detail::is_inside(shape_, position) && "attensor: index out of range");
+    Index offset = 0;
+    for (std::size_t d = 0; d < Rank; ++d) offset = offset * shape_[d] + position[d];
+    return offset;
+  }
+
+  template <std::size_t Depth>
+  static void measure(const typename detail::NestedList<T, Depth>::type& values, Index* extents) {
+    extents[0] = static_cast<Index>(values.size());
+    if constexpr (Depth > 1) {
+      if (values.size() > 0) measure<Depth - 1>(*values.begin(), extents + 1);
+    }
+  }
+  template <std::size_t Depth>
+  static void fill(const typename detail::NestedList<T, Depth>::type& values, const Index* extents, T*& next) {
+    if (static_cast<Index>(values.size()) != extents[0]) [[unlikely]] {
+      throw_error<ShapeError>({"Tensor: braces hold rows of ", std::to_string(extents[0]), " and of ",
+                               std::to_string(values.size()), " in dim ", std::to_string(Rank - Depth),
+                               "; expected the same length"});
+    }
+    if constexpr (Depth > 1) {
+      for (const auto& inner : values) fill<Depth - 1>(inner, extents + 1, next);
+    } else {
+      next = std::copy(values.begin(), values.end(), next);
+    }
+  }
+
+  T* data_ = nullptr;
+  Shape<Rank> shape_{};
+};
+
+namespace detail {
+
+template <class X>
+struct TensorTraits {};
+template <class T, std::size_t Rank>
+struct TensorTraits<Tensor<T, Rank>> {
+  using scalar = T;
+  static constexpr std::size_t rank = Rank;
+};
+template <class T, std::size_t Rank>
+struct TensorTraits<View<T, Rank>> {
+  using scalar = std::remove_const_t<T>;
+  static constexpr std::size_t rank = Rank;
+};
+
+}  // namespace detail
+
+/// The element type of a Tensor or View.
+template <class X>
+using scalar_t = typename detail::TensorTraits<std::remove_cvref_t<X>>::scalar;
+/// The rank of a Tensor or View.
+template <class X>
+inline constexpr std::size_t rank_v = detail::TensorTraits<std::remove_cvref_t<X>>::rank;
+
+inline constexpr std::size_t any_rank = static_cast<std::size_t>(-1);
+
+/// A Tensor or View, const or not, of the given rank: what functions read.
+template <class X, std::size_t Rank = any_rank>
+concept TensorLike = requires { typename scalar_t<X>; } && (Rank == any_rank || rank_v<X> == Rank);
+
+/// Mixing float and double in one call does not compile; the assertion names both.
+template <class A, class B>
+constexpr void require_same_scalar() {
+  static_assert(std::same_as<scalar_t<A>, scalar_t<B>>,
+                "attensor: all tensors of one call have the same scalar type; convert with to<float>(x) or to<double>(x)");
+}
+
+/// What kernels take: a view to read of any tensor.
+template <TensorLike X>
+View<const scalar_t<X>, rank_v<X>> read(const X& x) {
+  return x.view();
+}
+
+}  // namespace attensor::inline ATTENSOR_ISA
