@@ -117,7 +117,8 @@ struct Packet<T> {
 
     x = select(x < Packet(lowest), Packet(lowest), x);  // comparisons are false for NaN, so NaN stays
     x = select(Packet(highest) < x, Packet(highest), x);
-    const Packet n = of(Eigen::internal::pround((x * Packet(T(1.4426950408889634))).value));
+    const Packet shifter(is_float ? T(0x1.8p23) : T(0x1.8p52));  // adding it rounds to an integer, also without SSE4.1
+    const Packet n = fma(x, Packet(T(1.4426950408889634)), shifter) - shifter;
     const Packet r = fma(n, Packet(-ln2_low), fma(n, Packet(-ln2_high), x));
 
     constexpr auto factorial = [](int k) {
