@@ -1,0 +1,3 @@
+#include <attensor/io/safetensors.hpp>
+
+int main() { return 0; }

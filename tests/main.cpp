@@ -1,0 +1,13 @@
+// The main function of every test program. Says first what was built, so that a log tells what was tested.
+
+#define DOCTEST_CONFIG_IMPLEMENT
+#include <doctest/doctest.h>
+
+#include <iostream>
+
+#include "attensor/attensor.hpp"
+
+int main(int argc, char** argv) {
+  std::cout << attensor::build_info() << '\n';
+  return doctest::Context(argc, argv).run();
+}
