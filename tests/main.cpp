@@ -8,6 +8,6 @@
 #include "attensor/attensor.hpp"
 
 int main(int argc, char** argv) {
-  std::cout << attensor::build_info() << '\n';
+  std::cout << attensor::to_string(attensor::build_info()) << '\n';
   return doctest::Context(argc, argv).run();
 }

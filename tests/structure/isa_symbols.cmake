@@ -2,7 +2,8 @@
 #
 # The objects come from one source and differ in their -m flags. A weak function that two of them share is a function of
 # which the linker keeps one copy, maybe the one that the machine cannot run. attensor's names carry the instruction set,
-# so none of its functions is shared. (Weak data, such as type information, is the same in all of them.)
+# and Eigen's are instantiated with types of attensor's, so no function of either is shared. (Weak data, such as type
+# information, is the same in all of them.)
 
 cmake_policy(VERSION 3.25)
 
@@ -10,7 +11,7 @@ set(all "")
 set(shared "")
 foreach(object IN LISTS objects)
   execute_process(COMMAND "${nm}" --defined-only "${object}" OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
-  string(REGEX MATCHALL " W [^\n]*attensor[^\n]*" functions "${text}")
+  string(REGEX MATCHALL " W [^\n]*(attensor|Eigen)[^\n]*" functions "${text}")
   list(LENGTH functions count)
   if(count EQUAL 0)
     message(FATAL_ERROR "${object} has no function of attensor's: nothing was tested")
