@@ -266,5 +266,10 @@ void gemm(T* c, Index c_stride, const MatrixView<T>& a, const MatrixView<T>& b, 
   }
 }
 
+#ifdef ATTENSOR_TEST_EXTERN_PRODUCTS  // attensor's own tests instantiate the kernels once, in tests/support/products.cpp
+extern template struct GemmKernel<float>;
+extern template struct GemmKernel<double>;
+#endif
+
 }  // namespace detail
 }  // namespace attensor::inline ATTENSOR_ISA

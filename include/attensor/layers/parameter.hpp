@@ -45,18 +45,9 @@ class ParameterPath {
   Index number_ = -1;
 };
 
-namespace detail {
-
-template <class X, template <Scalar> class Module>
-inline constexpr bool is_instance = false;
-template <Scalar T, template <Scalar> class Module>
-inline constexpr bool is_instance<Module<T>, Module> = true;
-
-}  // namespace detail
-
 /// X is Module<T> for some T, const or not. Lets one visitor serve modules to read and modules to change.
 template <class X, template <Scalar> class Module>
-concept InstanceOf = detail::is_instance<std::remove_const_t<X>, Module>;
+concept InstanceOf = requires(std::remove_const_t<X>& x) { []<Scalar T>(Module<T>&) {}(x); };
 
 /// Sets all gradients to zero; those that are empty stay empty. Backward passes add, so call it before each step.
 template <class Module>
