@@ -149,7 +149,7 @@ void GemmKernel<T>::run(T* c, Index c_stride, const T* packed_rows, const T* pac
                                                                              columns, depth, rows, T(1));
 }
 
-/// The product where there is no packed kernel: complex numbers, or an Eigen that is not known.
+/// C += A B term by term, for complex numbers.
 template <class T>
 void gemm_plain(T* c, Index c_stride, const MatrixView<T>& a, const MatrixView<T>& b) {
   for (Index i = 0; i < a.rows; ++i) {
@@ -160,7 +160,7 @@ void gemm_plain(T* c, Index c_stride, const MatrixView<T>& a, const MatrixView<T
   }
 }
 
-/// C += A B by Eigen's public product.
+/// C += A B by Eigen's public product, for an Eigen that is not known.
 template <class T>
 void gemm_public(T* c, Index c_stride, const MatrixView<T>& a, const MatrixView<T>& b) {
   using Stride = Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>;
@@ -169,6 +169,29 @@ void gemm_public(T* c, Index c_stride, const MatrixView<T>& a, const MatrixView<
   Write(c, a.rows, b.columns, Eigen::OuterStride<>(c_stride)).noalias() +=
       Read(a.data, a.rows, a.columns, Stride(a.row_stride, a.column_stride)) *
       Read(b.data, b.rows, b.columns, Stride(b.row_stride, b.column_stride));
+}
+
+template <Number T>
+void gemm_unpacked(T* c, Index c_stride, const MatrixView<T>& a, const MatrixView<T>& b) {
+  if constexpr (Scalar<T>) {
+    gemm_public(c, c_stride, a, b);
+  } else {
+    gemm_plain(c, c_stride, a, b);
+  }
+}
+
+/// Puts what the sum starts from into columns [begin, end) of C.
+template <Number T>
+void gemm_begin(T* c, Index c_stride, Index rows, Index begin, Index end, const GemmStart<T>& start) {
+  if (start.accumulate) return;
+  for (Index i = 0; i < rows; ++i) {
+    T* row = c + i * c_stride;
+    if (start.bias) {
+      std::copy(start.bias + begin, start.bias + end, row + begin);
+    } else {
+      std::fill(row + begin, row + end, T(0));
+    }
+  }
 }
 
 template <class T>
@@ -207,13 +230,7 @@ template <Scalar T>
 void gemm_tile(T* c, Index c_stride, const MatrixView<T>& a, const PackedColumns<T>& b, Index begin, Index end,
                const GemmStart<T>& start, T* packed_rows) {
   using Kernel = GemmKernel<T>;
-  for (Index i = 0; i < a.rows && !start.accumulate; ++i) {
-    if (start.bias) {
-      std::copy(start.bias + begin, start.bias + end, c + i * c_stride + begin);
-    } else {
-      std::fill(c + i * c_stride + begin, c + i * c_stride + end, T(0));
-    }
-  }
+  gemm_begin(c, c_stride, a.rows, begin, end, start);
   const Index block = gemm_depth_block(b.depth);
   for (Index l = 0; l < b.depth; l += block) {
     const Index depth = std::min(block, b.depth - l);
@@ -255,14 +272,8 @@ void gemm(T* c, Index c_stride, const MatrixView<T>& a, const MatrixView<T>& b, 
     const Scratch<T> packed(packed_columns_size<T>(b.rows, b.columns));
     gemm(c, c_stride, a, pack_columns(packed.data(), b), start);
   } else {
-    for (Index i = 0; i < a.rows && !start.accumulate; ++i) {
-      for (Index j = 0; j < b.columns; ++j) c[i * c_stride + j] = start.bias ? start.bias[j] : T(0);
-    }
-    if constexpr (Scalar<T>) {
-      gemm_public(c, c_stride, a, b);
-    } else {
-      gemm_plain(c, c_stride, a, b);
-    }
+    gemm_begin(c, c_stride, a.rows, 0, b.columns, start);
+    gemm_unpacked(c, c_stride, a, b);
   }
 }
 
@@ -270,6 +281,37 @@ void gemm(T* c, Index c_stride, const MatrixView<T>& a, const MatrixView<T>& b, 
 extern template struct GemmKernel<float>;
 extern template struct GemmKernel<double>;
 #endif
+
+/// How much gemm_serial packs into, in elements.
+template <Number T>
+Index gemm_workspace_size(Index rows, Index columns, Index depth) {
+  if constexpr (has_packed_gemm<T>) {
+    const Index block = gemm_depth_block(depth);
+    const Index aligned_rows = (rows * block + 31) / 32 * 32;
+    return aligned_rows + GemmKernel<T>::packed_size(block, columns);
+  } else {
+    return 0;
+  }
+}
+
+/// C = start + A B on the calling thread, with the same bits as gemm. Packs into `workspace`, aligned to memory_alignment.
+template <Number T>
+void gemm_serial(T* c, Index c_stride, const MatrixView<T>& a, const MatrixView<T>& b, const GemmStart<T>& start, T* workspace) {
+  gemm_begin(c, c_stride, a.rows, 0, b.columns, start);
+  if constexpr (has_packed_gemm<T>) {
+    using Kernel = GemmKernel<T>;
+    const Index block = gemm_depth_block(b.rows);
+    T* packed_columns = workspace + (a.rows * block + 31) / 32 * 32;
+    for (Index l = 0; l < b.rows; l += block) {
+      const Index depth = std::min(block, b.rows - l);
+      Kernel::pack_rows(workspace, a.column_range(l, depth));
+      Kernel::pack_columns(packed_columns, b.row_range(l, depth), 0, b.columns);
+      Kernel::multiply(c, c_stride, workspace, packed_columns, a.rows, b.columns, depth);
+    }
+  } else {
+    gemm_unpacked(c, c_stride, a, b);
+  }
+}
 
 }  // namespace detail
 }  // namespace attensor::inline ATTENSOR_ISA

@@ -161,6 +161,20 @@ class Scratch {
   std::unique_ptr<T, Free> data_;
 };
 
+/// For standard containers and shared pointers.
+template <class T>
+struct CacheAllocator {
+  using value_type = T;
+
+  CacheAllocator() = default;
+  template <class U>
+  CacheAllocator(const CacheAllocator<U>&) {}
+
+  T* allocate(std::size_t count) { return static_cast<T*>(detail::allocate(count * sizeof(T))); }
+  void deallocate(T* data, std::size_t) noexcept { detail::deallocate(data); }
+  bool operator==(const CacheAllocator&) const = default;
+};
+
 }  // namespace detail
 
 /// Gives the memory that waits to be used again back to the heap. Tensors that exist keep theirs.

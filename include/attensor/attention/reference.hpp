@@ -1,0 +1,333 @@
+#pragma once
+/// \file
+/// Attention of one head, step by step, with its weights in full. With S the scores of score_terms.hpp, rows i of queries:
+///
+///     L_i = log(sum_j exp(S_ij) [+ exp(sink)])        P_ij = exp(S_ij - L_i), 0 where j is masked for i
+///     O   = (P * M) V                                 M: the dropout mask, already scaled
+///
+/// and backward, given dO and possibly dL:
+///
+///     dV   = (P * M)^T dO             dP = (dO V^T) * M             delta_i = sum_j P_ij dP_ij
+///     dS   = P * (dP - delta + dL)    dsink = sum_i exp(sink - L_i) (dL_i - delta_i)
+///     dbias, dtable, dslope: dS summed as they were broadcast;  then through softcap: dS (1 - tanh^2)
+///     dQ   = scale * dS K             dK = scale * dS^T Q
+///
+/// A row that may attend to nothing has P = 0, O = 0, L = -infinity (the sink, where there is one) and adds zero to everything.
+/// Source: Vaswani et al., Attention Is All You Need (2017), equation 1; Dao et al., FlashAttention (2022), appendix B.
+
+#include "attensor/attention/score_terms.hpp"
+#include "attensor/core/gemm.hpp"
+#include "attensor/ops/softmax.hpp"
+
+namespace attensor::inline ATTENSOR_ISA {
+namespace detail {
+
+/// One head of a query, key, value or gradient: rows at a fixed step.
+template <class T>
+struct HeadMatrix {
+  T* data = nullptr;
+  Index rows = 0, columns = 0, stride = 0;
+
+  T* row(Index i) const { return data + i * stride; }
+  operator MatrixView<std::remove_const_t<T>>() const { return {data, rows, columns, stride, 1}; }
+};
+
+template <class T>
+HeadMatrix<T> head_matrix(const View<T, 4>& x, Index batch, Index head) {
+  return {x.data() + batch * x.stride(0) + head * x.stride(1), x.extent(2), x.extent(3), x.stride(2)};
+}
+
+/// The rows of an operand, prepared so that what a query may not see cannot reach it through a product: 0 * NaN is NaN. Rows
+/// that nobody sees are never read; rows that hold a NaN or an infinity are left out and added one by one, where allowed.
+template <Number T>
+class GuardedRows {
+ public:
+  /// `seen(row)`: whether any pair with this row is allowed.
+  template <class Seen>
+  GuardedRows(const HeadMatrix<const T>& x, Index count, Seen&& seen) : source_(x), view_{x.data, count, x.columns, x.stride, 1} {
+    Index plain = 0;
+    for (; plain < count && seen(plain) && is_finite(plain); ++plain) {
+    }
+    if (plain == count) return;
+    copy_ = Scratch<T>(count * x.columns);
+    not_finite_ = Scratch<Index>(count);
+    for (Index i = 0; i < count; ++i) {
+      const bool used = i < plain || seen(i);
+      const bool finite = i < plain || (used && is_finite(i));
+      if (finite) {
+        std::copy_n(x.row(i), x.columns, &copy_[i * x.columns]);
+      } else {
+        std::fill_n(&copy_[i * x.columns], x.columns, T(0));
+        if (used) not_finite_[not_finite_count_++] = i;
+      }
+    }
+    view_ = {copy_.data(), count, x.columns, x.columns, 1};
+  }
+
+  const MatrixView<T>& view() const { return view_; }
+
+  /// C += factor(i, j) * row j for each row j that is not finite and each i with allows(i, j).
+  template <class Factor, class Allows>
+  void add_rows_not_finite(T* c, Index c_stride, Index rows, Factor&& factor, Allows&& allows) const {
+    for (Index n = 0; n < not_finite_count_; ++n) {
+      const Index j = not_finite_[n];
+      for (Index i = 0; i < rows; ++i) {
+        if (!allows(i, j)) continue;
+        for (Index d = 0; d < source_.columns; ++d) c[i * c_stride + d] += factor(i, j) * source_.row(j)[d];
+      }
+    }
+  }
+
+ private:
+  /// A sum of x * 0 is NaN where any x is NaN or infinite.
+  bool is_finite(Index i) const {
+    const T* row = source_.row(i);
+    return sum_row<T>(source_.columns, [&](auto at) { return at.load(row) * Packet<T>(T(0)); }) == T(0);
+  }
+
+  HeadMatrix<const T> source_;
+  MatrixView<T> view_;
+  Scratch<T> copy_{0};
+  Scratch<Index> not_finite_{0};
+  Index not_finite_count_ = 0;
+};
+
+/// Which queries and keys take part at all.
+template <Number T>
+class Participants {
+ public:
+  explicit Participants(const ScoreTerms<T>& terms) : terms_(terms) {
+    if (!terms.mask.data) return;
+    keys_ = Scratch<bool>(terms.keys);
+    queries_ = Scratch<bool>(terms.queries);
+    std::fill_n(keys_.data(), terms.keys, false);
+    for (Index i = 0; i < terms.queries; ++i) {
+      const auto [begin, end] = terms.range(i);
+      bool any = false;
+      for (Index j = begin; j < end; ++j) {
+        const bool allowed = terms.mask(i, j);
+        any |= allowed;
+        keys_[j] |= allowed;
+      }
+      queries_[i] = any;
+    }
+  }
+  bool query(Index i) const {
+    if (terms_.mask.data) return queries_[i];
+    const auto [begin, end] = terms_.range(i);
+    return begin < end;
+  }
+  bool key(Index j) const {
+    if (terms_.mask.data) return keys_[j];
+    // Queries i with lowest <= j - i - diagonal <= highest form a range of their own.
+    const Index first = std::max<Index>(0, j - terms_.diagonal - terms_.highest);
+    const Index last = std::min<Index>(terms_.queries - 1, j - terms_.diagonal - terms_.lowest);
+    return first <= last;
+  }
+
+ private:
+  const ScoreTerms<T>& terms_;
+  Scratch<bool> keys_{0}, queries_{0};
+};
+
+/// Turns row i of q k^T into scores, in place; -infinity where the mask says no. Only [begin, end) is touched.
+template <Number T>
+void score_row(const ScoreTerms<T>& terms, Index i, Index begin, Index end, T* s) {
+  using P = Packet<T>;
+  T* row = s + begin;
+  for_row<T>(end - begin, [&](auto at) { at.store(row, at.load(row) * P(terms.scale)); });
+  if (terms.softcap > 0) {
+    const T cap = static_cast<T>(terms.softcap);
+    for (Index j = begin; j < end; ++j) s[j] = cap * std::tanh(s[j] / cap);
+  }
+  if (terms.bias.data) {
+    for (Index j = begin; j < end; ++j) s[j] += terms.bias(i, j);
+  }
+  if (terms.table) {
+    for (Index j = begin; j < end; ++j) s[j] += terms.table[terms.bucket(i, j) * terms.table_stride];
+  }
+  if (terms.has_slope) {
+    for (Index j = begin; j < end; ++j) s[j] -= terms.slope * static_cast<T>(static_cast<double>(std::abs(terms.position(i, j))));
+  }
+  if (terms.mask.data) {
+    constexpr T masked = T(-std::numeric_limits<double>::infinity());
+    for (Index j = begin; j < end; ++j) s[j] = terms.mask(i, j) ? s[j] : masked;
+  }
+}
+
+/// The weights P [queries, keys] of a head from scratch, and their log-sum-exp. Rows past the valid queries are not written.
+template <Number T>
+void reference_weights(const HeadMatrix<const T>& query, const HeadMatrix<const T>& key, const ScoreTerms<T>& terms, T* weights,
+                       T* logsumexp) {
+  using P = Packet<T>;
+  constexpr T masked = T(-std::numeric_limits<double>::infinity());
+  const Index keys = terms.keys;
+  const Scratch<T> workspace(gemm_workspace_size<T>(terms.queries, keys, query.columns));
+  gemm_serial(weights, keys, MatrixView<T>(query).row_range(0, terms.queries), MatrixView<T>(key).row_range(0, keys).transposed(),
+              GemmStart<T>{}, workspace.data());
+  for (Index i = 0; i < terms.queries; ++i) {
+    T* row = weights + i * keys;
+    const auto [begin, end] = terms.range(i);
+    score_row(terms, i, begin, end, row);
+    std::fill(row, row + begin, T(0));
+    std::fill(row + end, row + keys, T(0));
+    const auto [pivot, total] = softmax_row(end - begin, row + begin, row + begin);
+    for (Index j = begin; terms.mask.data && j < end; ++j) row[j] = terms.mask(i, j) ? row[j] : T(0);  // also in a row of NaN
+    T own = total == T(0) ? masked : pivot + std::log(total);
+    if (terms.sink) {  // the sink joins the sum: everything is scaled by how much of it is left
+      const T sink = *terms.sink;
+      const bool sink_is_larger = real_part(own) < real_part(sink);
+      const T larger = sink_is_larger ? sink : own, smaller = sink_is_larger ? own : sink;
+      const T joined = real_part(larger) == -std::numeric_limits<double>::infinity()
+                           ? masked
+                           : larger + std::log(T(1) + (real_part(smaller) == -std::numeric_limits<double>::infinity() ? T(0) : std::exp(smaller - larger)));
+      const P share(real_part(own) == -std::numeric_limits<double>::infinity() ? T(0) : std::exp(own - joined));
+      for_row<T>(end - begin, [&](auto at) { at.store(row + begin, at.load(row + begin) * share); });
+      own = joined;
+    }
+    if (logsumexp) logsumexp[i] = own;
+  }
+}
+
+/// weights *= the mask of this head's rows.
+template <Number T>
+void drop_weights(const DropoutMask& dropout, Index head_index, Index row_length, const ScoreTerms<T>& terms, T* weights) {
+  if constexpr (Scalar<T>) {
+    const Scratch<T> factors(terms.keys);
+    for (Index i = 0; i < terms.queries; ++i) {
+      dropout.factors(head_index, i * row_length, terms.keys, factors.data());
+      T* row = weights + i * terms.keys;
+      for_row<T>(terms.keys, [&](auto at) { at.store(row, at.load(row) * at.load(factors.data())); });
+    }
+  }
+}
+
+/// Writes output [Lq, Dv] and logsumexp [Lq] of one head.
+/// \param head_index  number of the head in the whole batch, and row_length the extent Lk: the logical index of dropout
+template <Number T>
+void reference_forward(const HeadMatrix<const T>& query, const HeadMatrix<const T>& key, const HeadMatrix<const T>& value,
+                       const ScoreTerms<T>& terms, const DropoutMask& dropout, Index head_index, const HeadMatrix<T>& output,
+                       T* logsumexp) {
+  const Index queries = terms.queries, keys = terms.keys;
+  const Participants<T> takes_part(terms);
+  const GuardedRows<T> values(value, keys, [&](Index j) { return takes_part.key(j); });
+  const Scratch<T> weights(queries * keys);
+  reference_weights(query, key, terms, weights.data(), logsumexp);
+  if (dropout.active()) drop_weights(dropout, head_index, key.rows, terms, weights.data());
+
+  const Scratch<T> workspace(gemm_workspace_size<T>(queries, value.columns, keys));
+  gemm_serial(output.data, output.stride, MatrixView<T>{weights.data(), queries, keys, keys, 1}, values.view(), GemmStart<T>{},
+              workspace.data());
+  values.add_rows_not_finite(
+      output.data, output.stride, queries, [&](Index i, Index j) { return weights[i * keys + j]; },
+      [&](Index i, Index j) { return terms.allows(i, j); });
+  for (Index i = queries; i < query.rows; ++i) {
+    std::fill_n(output.row(i), output.columns, T(0));
+    logsumexp[i] = terms.sink ? *terms.sink : T(-std::numeric_limits<double>::infinity());
+  }
+}
+
+/// Where the gradients of one head go. query is overwritten, everything else is added to. `scores` [Lq, Lk] takes dS before
+/// softcap and scale, for the bias; table is this head's column.
+template <Number T>
+struct HeadGrads {
+  HeadMatrix<T> query, key, value;
+  T* scores = nullptr;
+  T* slope = nullptr;
+  T* table = nullptr;
+  T* sink = nullptr;
+};
+
+/// Adds the gradients of one head.
+/// \param grad_logsumexp  [Lq], or null
+template <Number T>
+void reference_backward(const HeadMatrix<const T>& grad_output, const HeadMatrix<const T>& query, const HeadMatrix<const T>& key,
+                        const HeadMatrix<const T>& value, const T* grad_logsumexp, const ScoreTerms<T>& terms,
+                        const DropoutMask& dropout, Index head_index, const HeadGrads<T>& grads) {
+  using P = Packet<T>;
+  const Index queries = terms.queries, keys = terms.keys;
+  const Participants<T> takes_part(terms);
+  const auto is_query = [&](Index i) { return takes_part.query(i); };
+  const auto is_key = [&](Index j) { return takes_part.key(j); };
+  const GuardedRows<T> q(query, queries, is_query), grad_out(grad_output, queries, is_query), k(key, keys, is_key);
+  const auto allows = [&](Index i, Index j) { return terms.allows(i, j); };
+  const auto allows_transposed = [&](Index j, Index i) { return terms.allows(i, j); };
+
+  const Index widest = std::max({keys, query.columns, value.columns});
+  const Index most_rows = std::max(queries, keys);
+  const Scratch<T> workspace(gemm_workspace_size<T>(most_rows, widest, most_rows) + gemm_workspace_size<T>(most_rows, widest, widest));
+  const Scratch<T> weights(queries * keys), grad_scores(queries * keys), logsumexp(queries), dropped(dropout.active() ? queries * keys : 0);
+  reference_weights(query, key, terms, weights.data(), logsumexp.data());
+
+  // dV += (P * M)^T dO
+  const T* used = weights.data();
+  if (dropout.active()) {
+    std::copy_n(weights.data(), queries * keys, dropped.data());
+    drop_weights(dropout, head_index, key.rows, terms, dropped.data());
+    used = dropped.data();
+  }
+  gemm_serial(grads.value.data, grads.value.stride, MatrixView<T>{used, queries, keys, keys, 1}.transposed(), grad_out.view(),
+              GemmStart<T>{nullptr, true}, workspace.data());
+  grad_out.add_rows_not_finite(
+      grads.value.data, grads.value.stride, keys, [&](Index j, Index i) { return used[i * keys + j]; }, allows_transposed);
+
+  // dP = (dO V^T) * M; what is masked is replaced below, so a NaN in V needs no guard here
+  gemm_serial(grad_scores.data(), keys, MatrixView<T>(grad_output).row_range(0, queries),
+              MatrixView<T>(value).row_range(0, keys).transposed(), GemmStart<T>{}, workspace.data());
+  if (dropout.active()) drop_weights(dropout, head_index, key.rows, terms, grad_scores.data());
+
+  for (Index i = 0; i < queries; ++i) {
+    const T* p = &weights[i * keys];
+    T* ds = &grad_scores[i * keys];
+    const auto [begin, end] = terms.range(i);
+    if (terms.mask.data) {
+      for (Index j = begin; j < end; ++j) ds[j] = terms.mask(i, j) ? ds[j] : T(0);
+    }
+    std::fill(ds, ds + begin, T(0));
+    std::fill(ds + end, ds + keys, T(0));
+    if (!takes_part.query(i)) {
+      std::fill_n(ds, keys, T(0));
+      if (grads.sink && grad_logsumexp) *grads.sink += grad_logsumexp[i];
+      continue;
+    }
+    const T delta = sum_row<T>(end - begin, [&](auto at) { return at.load(p + begin) * at.load(ds + begin); });
+    const T shift = delta - (grad_logsumexp ? grad_logsumexp[i] : T(0));
+    for_row<T>(end - begin, [&](auto at) { at.store(ds + begin, at.load(p + begin) * (at.load(ds + begin) - P(shift))); });
+    if (terms.mask.data) {  // P = 0 there, but 0 times an infinite shift is not 0
+      for (Index j = begin; j < end; ++j) ds[j] = terms.mask(i, j) ? ds[j] : T(0);
+    }
+    if (grads.sink) *grads.sink -= std::exp(*terms.sink - logsumexp[i]) * shift;
+    if (grads.scores) std::copy_n(ds, keys, grads.scores + i * key.rows);
+    for (Index j = begin; j < end && grads.table; ++j) grads.table[terms.bucket(i, j) * terms.table_stride] += ds[j];
+    for (Index j = begin; j < end && grads.slope; ++j) {
+      *grads.slope -= ds[j] * static_cast<T>(static_cast<double>(std::abs(terms.position(i, j))));
+    }
+    if (terms.softcap > 0) {
+      const T cap = static_cast<T>(terms.softcap);
+      for (Index j = begin; j < end; ++j) {
+        if (!terms.allows(i, j)) continue;
+        T score = T(0);
+        for (Index d = 0; d < query.columns; ++d) score += query.row(i)[d] * key.row(j)[d];
+        const T tanh = std::tanh(score * terms.scale / cap);
+        ds[j] *= T(1) - tanh * tanh;
+      }
+    }
+    for_row<T>(keys, [&](auto at) { at.store(ds, at.load(ds) * P(terms.scale)); });
+  }
+
+  // dQ = dS K, dK += dS^T Q, with the scale already in dS
+  const MatrixView<T> ds{grad_scores.data(), queries, keys, keys, 1};
+  gemm_serial(grads.query.data, grads.query.stride, ds, k.view(), GemmStart<T>{}, workspace.data());
+  k.add_rows_not_finite(
+      grads.query.data, grads.query.stride, queries, [&](Index i, Index j) { return ds(i, j); }, allows);
+  gemm_serial(grads.key.data, grads.key.stride, ds.transposed(), q.view(), GemmStart<T>{nullptr, true}, workspace.data());
+  q.add_rows_not_finite(
+      grads.key.data, grads.key.stride, keys, [&](Index j, Index i) { return ds(i, j); }, allows_transposed);
+  for (Index i = queries; i < query.rows; ++i) {
+    std::fill_n(grads.query.row(i), grads.query.columns, T(0));
+    if (grads.sink && grad_logsumexp) *grads.sink += grad_logsumexp[i];
+  }
+}
+
+}  // namespace detail
+}  // namespace attensor::inline ATTENSOR_ISA
