@@ -12,8 +12,8 @@ namespace attensor::inline ATTENSOR_ISA {
 
 struct LoadOptions {
   std::string prefix = {};  ///< in front of all names in the file: "bert."
-  std::function<std::string(const std::string&)> rename =
-      nullptr;  ///< a parameter's name to that in the file (without prefix)
+  /// A parameter's name to the name in the file, without the prefix; none: they are the same.
+  std::function<std::string(const std::string&)> rename = nullptr;
   std::function<bool(const std::string&)> ignore = nullptr;  ///< names in the file that may be there unused
   bool strict = true;                                        ///< throw unless all names and shapes agree
 };
