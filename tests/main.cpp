@@ -5,7 +5,7 @@
 
 #include <iostream>
 
-#include "attensor/attensor.hpp"
+#include "attensor/core/build_info.hpp"
 
 int main(int argc, char** argv) {
   std::cout << attensor::to_string(attensor::build_info()) << '\n';
