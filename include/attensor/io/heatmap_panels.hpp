@@ -24,13 +24,14 @@ enum class HeatmapStyle {
 };
 
 struct HeatmapOptions {
-  std::string title;                       ///< above all panels
-  std::vector<std::string> panel_titles;   ///< one for each panel; none: "head 0", "head 1", ... if there are several
-  std::vector<std::string> row_labels;     ///< one for each row, or none
-  std::vector<std::string> column_labels;  ///< one for each column, or none
+  std::string title = {};  ///< above all panels
+  std::vector<std::string> panel_titles =
+      {};                                    ///< one for each panel; none: "head 0", "head 1", ... if there are several
+  std::vector<std::string> row_labels = {};  ///< one for each row, or none
+  std::vector<std::string> column_labels = {};  ///< one for each column, or none
   std::string row_name = "query", column_name = "key";
-  std::optional<double> low, high;  ///< of the scale; by default from min(0, smallest) to the largest of all
-  Index width = 100;                ///< of the terminal, in characters
+  std::optional<double> low = {}, high = {};  ///< of the scale; by default from min(0, smallest) to the largest of all
+  Index width = 100;                          ///< of the terminal, in characters
   HeatmapStyle style = HeatmapStyle::automatic;  ///< on a terminal
 };
 

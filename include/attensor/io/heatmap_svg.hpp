@@ -54,13 +54,15 @@ class SvgHeatmap {
     has_row_labels_ = labelled && !map.row_labels.empty();
     has_column_labels_ = labelled && !map.column_labels.empty();
     left_ = 24 + (has_row_labels_ ? text_width(largest_width(map.row_labels)) + 6 : 0);
-    below_ = 24 + (has_column_labels_ ? text_width(largest_width(map.column_labels)) + 6 : 0);
+    const Index widest = text_width(largest_width(map.column_labels));
+    upright_ = widest > cell_ - 2;
+    below_ = 24 + (!has_column_labels_ ? 0 : upright_ ? widest + 6 : font + 6);
     Index content = cell_ * map.columns;
     for (const HeatmapPanel& panel : map.panels) content = std::max(content, text_width(shown_width(panel.title)));
     panel_width_ = left_ + content + 16;
     panel_height_ = above + cell_ * map.rows + below_ + 12;
     const auto count = static_cast<Index>(map.panels.size());
-    beside_ = std::max<Index>(1, std::min(count, count <= 4 ? (count + 1) / 2 * (count > 2 ? 1 : 2) : Index{4}));
+    beside_ = count == 4 ? 2 : std::clamp<Index>(count, 1, count < 4 ? 3 : 4);
     top_ = map.title.empty() ? 12 : 44;
   }
 
@@ -113,8 +115,8 @@ class SvgHeatmap {
     line("<text transform=\"translate(" + at(x) + ' ' + at(y) + ") rotate(-90)\"" + std::string(attributes) + '>' +
          xml_text(content) + "</text>");
   }
-  static std::string label_of(const std::vector<std::string>& labels, Index i) {
-    return at(i) + (labels.empty() ? "" : " " + labels[static_cast<std::size_t>(i)]);
+  std::string label_of(const std::vector<std::string>& labels, Index i) const {
+    return at(i * map_.block) + (labels.empty() ? "" : " " + labels[static_cast<std::size_t>(i)]);
   }
 
   void draw_panel(const HeatmapPanel& panel, Index x, Index y) {
@@ -126,8 +128,8 @@ class SvgHeatmap {
         const Index gap = cell_ >= 10 ? 1 : 0;
         line("<rect x=\"" + at(x0 + j * cell_) + "\" y=\"" + at(y0 + i * cell_) + "\" width=\"" + at(cell_ - gap) +
              "\" height=\"" + at(cell_ - gap) + "\" fill=\"" + svg_color(map_.level(value)) + "\"><title>" +
-             xml_text(map_.row_name + ' ' + label_of(map_.row_labels, i * (map_.block > 1 ? 1 : 1)) + ", " +
-                      map_.column_name + ' ' + label_of(map_.column_labels, j) + ": " + heatmap_number(value)) +
+             xml_text(map_.row_name + ' ' + label_of(map_.row_labels, i) + ", " + map_.column_name + ' ' +
+                      label_of(map_.column_labels, j) + ": " + heatmap_number(value)) +
              "</title></rect>");
       }
     }
@@ -135,8 +137,13 @@ class SvgHeatmap {
       draw_text(x0 - 6, y0 + i * cell_ + (cell_ + font - 3) / 2, end, map_.row_labels[static_cast<std::size_t>(i)]);
     }
     for (Index j = 0; has_column_labels_ && j < map_.columns; ++j) {
-      draw_upright(x0 + j * cell_ + (cell_ + font - 3) / 2, y0 + map_.rows * cell_ + 5, end,
-                   map_.column_labels[static_cast<std::size_t>(j)]);
+      const std::string& label = map_.column_labels[static_cast<std::size_t>(j)];
+      const Index y1 = y0 + map_.rows * cell_ + 5, center = x0 + j * cell_ + cell_ / 2;
+      if (upright_) {
+        draw_upright(center + 4, y1, end, label);
+      } else {
+        draw_text(center, y1 + font - 2, middle, label);
+      }
     }
     const std::string faint = std::string(middle) + " fill=\"#777\"";
     draw_upright(x + 14, y0 + map_.rows * cell_ / 2, faint, map_.row_name);
@@ -158,7 +165,7 @@ class SvgHeatmap {
   const Heatmap& map_;
   std::string text_;
   Index cell_ = 0, left_ = 0, below_ = 0, top_ = 0, panel_width_ = 0, panel_height_ = 0, beside_ = 1;
-  bool has_row_labels_ = false, has_column_labels_ = false;
+  bool has_row_labels_ = false, has_column_labels_ = false, upright_ = false;
 };
 
 }  // namespace detail

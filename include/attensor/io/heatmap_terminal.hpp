@@ -174,7 +174,9 @@ class TerminalHeatmap {
 inline void print_heatmap(std::ostream& out, const Heatmap& map, Index width, bool colors) {
   const TerminalHeatmap drawing(map, colors);
   constexpr Index gap = 3;
-  const auto beside = static_cast<std::size_t>(std::max<Index>(1, (width + gap) / (drawing.width() + gap)));
+  const auto most = static_cast<std::size_t>(std::max<Index>(1, (width + gap) / (drawing.width() + gap)));
+  const std::size_t groups = std::max<std::size_t>(1, (map.panels.size() + most - 1) / most);
+  const std::size_t beside = (map.panels.size() + groups - 1) / groups;
   if (!map.title.empty()) out << padded(map.title, shown_width(map.title), false) << "\n\n";
   for (std::size_t first = 0; first < map.panels.size(); first += beside) {
     std::vector<std::vector<std::string>> panels;
