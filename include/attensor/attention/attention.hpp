@@ -120,7 +120,7 @@ Tensor<T, 4> reduce_to_bias(const Tensor<T, 4>& scores, const Shape<4>& shape) {
 /// merged tensor. Gradients of options are returned in `grads`, whose query, key and value stay empty.
 template <Number T>
 void attention_backward(const View<const T, 4>& grad_output, const AttentionInputs<T>& in, const DropoutMask& dropout,
-                        const AttentionOptions<T>& options, const View<const T, 3>* grad_logsumexp, const View<T, 4>& grad_query,
+                        const AttentionOptions<T>& options, const std::type_identity_t<View<const T, 3>>* grad_logsumexp, const View<T, 4>& grad_query,
                         const View<T, 4>& grad_key, const View<T, 4>& grad_value, AttentionGrads<T>& grads) {
   const Index heads = in.heads(), group = heads / std::max<Index>(1, in.key_heads());
   // Gradients that several heads or sequences share are kept apart by (batch, head) and then added up in order.

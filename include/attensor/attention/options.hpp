@@ -54,7 +54,7 @@ using Sinks = SharedTensor<T, 1>;
 /// Transfer Learning (2020), section 2.1.
 template <Number T>
 struct RelativeBias {
-  SharedTensor<T, 2> table;   ///< [buckets, Hq]
+  SharedTensor<T, 2> table{}; ///< [buckets, Hq]
   bool bidirectional = true;  ///< keys after the query have buckets of their own; else they share that of distance 0
   Index max_distance = 128;   ///< from here on all distances share the last bucket
 
@@ -74,15 +74,15 @@ enum class Kernel {
 template <Number T>
 struct AttentionOptions {
   Causal causal = Causal::none;
-  std::optional<double> scale;                  ///< default 1 / sqrt(D), D the width of a head's key
-  Mask mask;                                    ///< true = may be attended to
-  Bias<T> bias;                                 ///< added to the scores
-  Lengths key_lengths, query_lengths;           ///< the valid prefix of each sequence
+  std::optional<double> scale{};                 ///< default 1 / sqrt(D), D the width of a head's key
+  Mask mask{};                                  ///< true = may be attended to
+  Bias<T> bias{};                               ///< added to the scores
+  Lengths key_lengths{}, query_lengths{};       ///< the valid prefix of each sequence
   Index window_left = -1, window_right = -1;    ///< positions -left .. right are allowed, both inclusive; -1: unlimited
   double softcap = 0;                           ///< c > 0: scores become c tanh(score / c)
-  Slopes<T> alibi_slopes;                       ///< adds -slope |position|
-  RelativeBias<T> relative_bias;
-  Sinks<T> sinks;
+  Slopes<T> alibi_slopes{};                     ///< adds -slope |position|
+  RelativeBias<T> relative_bias{};
+  Sinks<T> sinks{};
   double dropout = 0;                           ///< probability that a weight is dropped; active only with an Rng
   Rng* rng = nullptr;
   Kernel kernel = Kernel::automatic;
