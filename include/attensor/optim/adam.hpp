@@ -119,6 +119,7 @@ void adam_update(Tensor<T, Rank>& value, const Tensor<T, Rank>& grad, AdamMoment
   const Index count = value.size();
   if (moments.first.empty()) moments = {zeros<T>({count}), zeros<T>({count}), 0};
   detail::check_extent("adam_update", "moments", moments.first, 0, count, "the size of value", value);
+  detail::check_extent("adam_update", "moments", moments.second, 0, count, "the size of value", value);
   const detail::AdamFactors<T> factors(options, ++moments.steps);
   parallel_chunks(count, detail::grain_for(4), [&](Index begin, Index end) {
     detail::adam_row<T>(end - begin, grad.data() + begin, factors, value.data() + begin, moments.first.data() + begin,
