@@ -45,16 +45,14 @@ class GuardedRows {
   /// `seen(row)`: whether any pair with this row is allowed.
   template <class Seen>
   GuardedRows(const HeadMatrix<const T>& x, Index count, Seen&& seen) : source_(x), view_{x.data, count, x.columns, x.stride, 1} {
-    Index plain = 0;
-    for (; plain < count && seen(plain) && is_finite(plain); ++plain) {
-    }
-    if (plain == count) return;
+    bool all_seen = true;
+    for (Index i = 0; i < count && all_seen; ++i) all_seen = seen(i);
+    if (all_seen && all_finite(count)) return;
     copy_ = Scratch<T>(count * x.columns);
     not_finite_ = Scratch<Index>(count);
     for (Index i = 0; i < count; ++i) {
-      const bool used = i < plain || seen(i);
-      const bool finite = i < plain || (used && is_finite(i));
-      if (finite) {
+      const bool used = seen(i);
+      if (used && is_finite(i)) {
         std::copy_n(x.row(i), x.columns, &copy_[i * x.columns]);
       } else {
         std::fill_n(&copy_[i * x.columns], x.columns, T(0));
@@ -83,6 +81,14 @@ class GuardedRows {
   bool is_finite(Index i) const {
     const T* row = source_.row(i);
     return sum_row<T>(source_.columns, [&](auto at) { return at.load(row) * Packet<T>(T(0)); }) == T(0);
+  }
+  bool all_finite(Index count) const {
+    Packet<T> zero(T(0));
+    for (Index i = 0; i < count; ++i) {
+      const T* row = source_.row(i);
+      for_row<T>(source_.columns, [&](auto at) { zero = fma(at.load(row), Packet<T>(T(0)), zero); });
+    }
+    return sum(zero) == T(0);
   }
 
   HeadMatrix<const T> source_;
@@ -189,15 +195,16 @@ void reference_weights(const HeadMatrix<const T>& query, const HeadMatrix<const 
   }
 }
 
-/// weights *= the mask of this head's rows.
+/// weights *= the mask of this head: element (i, j) is number i * row_length + j of row head_index.
 template <Number T>
 void drop_weights(const DropoutMask& dropout, Index head_index, Index row_length, const ScoreTerms<T>& terms, T* weights) {
   if constexpr (Scalar<T>) {
-    const Scratch<T> factors(terms.keys);
+    const Scratch<T> factors(terms.queries * row_length);
+    dropout.factors(head_index, 0, terms.queries * row_length, factors.data());
     for (Index i = 0; i < terms.queries; ++i) {
-      dropout.factors(head_index, i * row_length, terms.keys, factors.data());
       T* row = weights + i * terms.keys;
-      for_row<T>(terms.keys, [&](auto at) { at.store(row, at.load(row) * at.load(factors.data())); });
+      const T* factor = &factors[i * row_length];
+      for_row<T>(terms.keys, [&](auto at) { at.store(row, at.load(row) * at.load(factor)); });
     }
   }
 }

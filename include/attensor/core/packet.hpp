@@ -41,6 +41,9 @@ struct Packet {
 
   static Packet load(const T* x) { return *x; }
   void store(T* x) const { *x = value; }
+  static Packet load_partial(const T* x, Index) { return *x; }
+  void store_partial(T* x, Index) const { *x = value; }
+  Packet first_lanes(Index, T) const { return *this; }
 
   friend Packet operator+(Packet a, Packet b) { return a.value + b.value; }
   friend Packet operator-(Packet a, Packet b) { return a.value - b.value; }
@@ -58,13 +61,16 @@ struct Packet {
     }
   }
   friend Packet select(Mask mask, Packet yes, Packet no) { return mask ? yes : no; }
+  /// a where b is NaN, and NaN where a is: a running maximum passes over NaN, a bound keeps it.
+  friend Packet max(Packet a, Packet b) { return a < b ? b : a; }
+  friend Packet min(Packet a, Packet b) { return b < a ? b : a; }
   friend Packet sqrt(Packet a) { return std::sqrt(a.value); }
   friend Packet exp(Packet a) {
     if (real_part(a.value) == -std::numeric_limits<double>::infinity()) return T(0);  // also for a complex -inf
     return std::exp(a.value);
   }
   friend T sum(Packet a) { return a.value; }
-  friend T max(Packet a) { return a.value; }
+  friend T largest(Packet a) { return a.value; }
 };
 
 /// A register of Eigen's.
@@ -88,6 +94,30 @@ struct Packet<T> {
   static Packet load(const T* x) { return of(Eigen::internal::ploadu<Register>(x)); }
   void store(T* x) const { Eigen::internal::pstoreu(x, value); }
 
+  /// The first `count` lanes from memory, zeros in the others; and back. Nothing else is touched.
+  static Packet load_partial(const T* x, Index count) {
+    if constexpr (Eigen::internal::unpacket_traits<Register>::masked_load_available) {
+      return of(Eigen::internal::ploadu<Register>(x, lane_mask(count)));
+    } else {
+      alignas(memory_alignment) T all[lanes] = {};
+      for (Index i = 0; i < count; ++i) all[i] = x[i];
+      return load(all);
+    }
+  }
+  void store_partial(T* x, Index count) const {
+    if constexpr (Eigen::internal::unpacket_traits<Register>::masked_store_available) {
+      Eigen::internal::pstoreu(x, value, lane_mask(count));
+    } else {
+      alignas(memory_alignment) T all[lanes];
+      store(all);
+      for (Index i = 0; i < count; ++i) x[i] = all[i];
+    }
+  }
+  /// This packet in the first `count` lanes, `other` in those behind.
+  Packet first_lanes(Index count, T other) const {
+    return select(of(Eigen::internal::plset<Register>(T(0))) < Packet(static_cast<T>(count)), *this, Packet(other));
+  }
+
   friend Packet operator+(Packet a, Packet b) { return of(Eigen::internal::padd(a.value, b.value)); }
   friend Packet operator-(Packet a, Packet b) { return of(Eigen::internal::psub(a.value, b.value)); }
   friend Packet operator*(Packet a, Packet b) { return of(Eigen::internal::pmul(a.value, b.value)); }
@@ -99,12 +129,19 @@ struct Packet<T> {
   friend Packet select(Mask mask, Packet yes, Packet no) {
     return of(Eigen::internal::pselect(mask.value, yes.value, no.value));
   }
+  friend Packet max(Packet a, Packet b) { return of(Eigen::internal::pmax(a.value, b.value)); }
+  friend Packet min(Packet a, Packet b) { return of(Eigen::internal::pmin(a.value, b.value)); }
   friend Packet sqrt(Packet a) { return of(Eigen::internal::psqrt(a.value)); }
   friend Packet exp(Packet a) { return exp_packet(a); }
   friend T sum(Packet a) { return Eigen::internal::predux(a.value); }
-  friend T max(Packet a) { return Eigen::internal::predux_max(a.value); }
+  friend T largest(Packet a) { return Eigen::internal::predux_max(a.value); }
 
  private:
+  static auto lane_mask(Index count) {
+    using Bits = typename Eigen::internal::unpacket_traits<Register>::mask_t;
+    return static_cast<Bits>((1u << count) - 1);
+  }
+
   /// exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln 2 / 2, exp(r) by its Taylor polynomial. Within 2 ulp; 0 for
   /// -inf and below the smallest subnormal, +inf above the largest number, NaN for NaN.
   static Packet exp_packet(Packet x) {
@@ -115,8 +152,7 @@ struct Packet<T> {
     constexpr T ln2_low = is_float ? T(-2.12194440e-4) : T(1.9082149292705877e-10);
     constexpr int degree = is_float ? 7 : 13;
 
-    x = select(x < Packet(lowest), Packet(lowest), x);  // comparisons are false for NaN, so NaN stays
-    x = select(Packet(highest) < x, Packet(highest), x);
+    x = min(max(x, Packet(lowest)), Packet(highest));
     const Packet shifter(is_float ? T(0x1.8p23) : T(0x1.8p52));  // adding it rounds to an integer, also without SSE4.1
     const Packet n = fma(x, Packet(T(1.4426950408889634)), shifter) - shifter;
     const Packet r = fma(n, Packet(-ln2_low), fma(n, Packet(-ln2_high), x));

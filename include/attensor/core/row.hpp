@@ -31,23 +31,10 @@ struct PartialPlace {
   Index offset;
   Index count;
 
-  Packet<T> load(const T* x) const {
-    std::array<T, static_cast<std::size_t>(Packet<T>::lanes)> lanes{};
-    for (Index i = 0; i < count; ++i) lanes[static_cast<std::size_t>(i)] = x[offset + i];
-    return Packet<T>::load(lanes.data());
-  }
-  void store(T* y, Packet<T> value) const {
-    std::array<T, static_cast<std::size_t>(Packet<T>::lanes)> lanes;
-    value.store(lanes.data());
-    for (Index i = 0; i < count; ++i) y[offset + i] = lanes[static_cast<std::size_t>(i)];
-  }
+  Packet<T> load(const T* x) const { return Packet<T>::load_partial(x + offset, count); }
+  void store(T* y, Packet<T> value) const { value.store_partial(y + offset, count); }
   /// `other` in the lanes outside of the row.
-  Packet<T> fill(Packet<T> value, T other) const {
-    std::array<T, static_cast<std::size_t>(Packet<T>::lanes)> lanes;
-    value.store(lanes.data());
-    for (Index i = count; i < Packet<T>::lanes; ++i) lanes[static_cast<std::size_t>(i)] = other;
-    return Packet<T>::load(lanes.data());
-  }
+  Packet<T> fill(Packet<T> value, T other) const { return value.first_lanes(count, other); }
 };
 
 /// body(place) for each packet of a row of n.
@@ -93,7 +80,7 @@ T sum_row(Index n, Term&& term) {
 template <Number T, class Term>
 T max_row(Index n, Term&& term) {
   constexpr T lowest = T(-std::numeric_limits<double>::infinity());
-  return max(reduce_row<T>(n, lowest, [](Packet<T> a, Packet<T> b) { return select(a < b, b, a); }, term));
+  return largest(reduce_row<T>(n, lowest, [](Packet<T> a, Packet<T> b) { return max(a, b); }, term));
 }
 
 }  // namespace detail

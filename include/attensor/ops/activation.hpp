@@ -30,7 +30,7 @@ namespace detail {
 
 template <Scalar T>
 Packet<T> absolute(Packet<T> x) {
-  return select(x < Packet<T>(T(0)), -x, x);
+  return max(x, -x);
 }
 
 /// Phi(-a) for a >= 0 to the last digits, also far out: t exp(-a^2 / 2 + P(2 t - 1)) with t = 1 / (1 + a / 4). P is a
@@ -76,7 +76,7 @@ struct Sigmoid {
 template <Scalar T>
 struct Relu {
   using P = Packet<T>;
-  static P value(P x) { return select(x < P(T(0)), P(T(0)), x); }
+  static P value(P x) { return max(x, P(T(0))); }
   static P slope(P x) { return select(P(T(0)) < x, P(T(1)), P(T(0))); }
 };
 
@@ -101,9 +101,7 @@ struct GeluTanh {
   static constexpr T cubic = T(0.044715);
   /// Beyond this s(z) is 0 or 1 to the last bit, and x^3 would overflow further out.
   static P clamp(P x) {
-    const P limit(T(30));
-    x = select(limit < x, limit, x);
-    return select(x < -limit, -limit, x);
+    return min(max(x, P(T(-30))), P(T(30)));
   }
   static P z(P x) { return P(scale) * x * fma(P(cubic) * x, x, P(T(1))); }
   static P value(P x) { return x * Sigmoid<T>(z(clamp(x))).value; }
