@@ -27,7 +27,7 @@ namespace detail {
 
 /// "(1, 0, 2)", the position of element i in row-major order.
 template <std::size_t Rank>
-std::string position_text(const Shape<Rank>& shape, Index i) {
+std::string place_text(const Shape<Rank>& shape, Index i) {
   std::string text;
   for (std::size_t d = Rank; d-- > 0;) {
     text = std::to_string(i % shape[d]) + (d + 1 < Rank ? ", " : "") + text;
@@ -61,7 +61,7 @@ std::string difference(const Got& got, const Want& want, double tolerance) {
   for (Index i = 0; i < g.size(); ++i) {
     if (is_near(static_cast<double>(g.data()[i]), static_cast<double>(w.data()[i]), tolerance)) continue;
     if (far++ == 0) {
-      first = detail::far_text(detail::position_text(g.shape(), i), g.data()[i], w.data()[i], tolerance);
+      first = detail::far_text(detail::place_text(g.shape(), i), g.data()[i], w.data()[i], tolerance);
     }
   }
   if (far == 0) return {};
