@@ -15,126 +15,11 @@
 /// A row that may attend to nothing has P = 0, O = 0, L = -infinity (the sink, where there is one) and adds zero to everything.
 /// Source: Vaswani et al., Attention Is All You Need (2017), equation 1; Dao et al., FlashAttention (2022), appendix B.
 
-#include "attensor/attention/score_terms.hpp"
-#include "attensor/core/gemm.hpp"
+#include "attensor/attention/guarded_rows.hpp"
 #include "attensor/ops/softmax.hpp"
 
 namespace attensor::inline ATTENSOR_ISA {
 namespace detail {
-
-/// One head of a query, key, value or gradient: rows at a fixed step.
-template <class T>
-struct HeadMatrix {
-  T* data = nullptr;
-  Index rows = 0, columns = 0, stride = 0;
-
-  T* row(Index i) const { return data + i * stride; }
-  operator MatrixView<std::remove_const_t<T>>() const { return {data, rows, columns, stride, 1}; }
-};
-
-template <class T>
-HeadMatrix<T> head_matrix(const View<T, 4>& x, Index batch, Index head) {
-  return {x.data() + batch * x.stride(0) + head * x.stride(1), x.extent(2), x.extent(3), x.stride(2)};
-}
-
-/// The rows of an operand, prepared so that what a query may not see cannot reach it through a product: 0 * NaN is NaN. Rows
-/// that nobody sees are never read; rows that hold a NaN or an infinity are left out and added one by one, where allowed.
-template <Number T>
-class GuardedRows {
- public:
-  /// `seen(row)`: whether any pair with this row is allowed.
-  template <class Seen>
-  GuardedRows(const HeadMatrix<const T>& x, Index count, Seen&& seen) : source_(x), view_{x.data, count, x.columns, x.stride, 1} {
-    bool all_seen = true;
-    for (Index i = 0; i < count && all_seen; ++i) all_seen = seen(i);
-    if (all_seen && all_finite(count)) return;
-    copy_ = Scratch<T>(count * x.columns);
-    not_finite_ = Scratch<Index>(count);
-    for (Index i = 0; i < count; ++i) {
-      const bool used = seen(i);
-      if (used && is_finite(i)) {
-        std::copy_n(x.row(i), x.columns, &copy_[i * x.columns]);
-      } else {
-        std::fill_n(&copy_[i * x.columns], x.columns, T(0));
-        if (used) not_finite_[not_finite_count_++] = i;
-      }
-    }
-    view_ = {copy_.data(), count, x.columns, x.columns, 1};
-  }
-
-  const MatrixView<T>& view() const { return view_; }
-
-  /// C += factor(i, j) * row j for each row j that is not finite and each i with allows(i, j).
-  template <class Factor, class Allows>
-  void add_rows_not_finite(T* c, Index c_stride, Index rows, Factor&& factor, Allows&& allows) const {
-    for (Index n = 0; n < not_finite_count_; ++n) {
-      const Index j = not_finite_[n];
-      for (Index i = 0; i < rows; ++i) {
-        if (!allows(i, j)) continue;
-        for (Index d = 0; d < source_.columns; ++d) c[i * c_stride + d] += factor(i, j) * source_.row(j)[d];
-      }
-    }
-  }
-
- private:
-  /// A sum of x * 0 is NaN where any x is NaN or infinite.
-  bool is_finite(Index i) const {
-    const T* row = source_.row(i);
-    return sum_row<T>(source_.columns, [&](auto at) { return at.load(row) * Packet<T>(T(0)); }) == T(0);
-  }
-  bool all_finite(Index count) const {
-    Packet<T> zero(T(0));
-    for (Index i = 0; i < count; ++i) {
-      const T* row = source_.row(i);
-      for_row<T>(source_.columns, [&](auto at) { zero = fma(at.load(row), Packet<T>(T(0)), zero); });
-    }
-    return sum(zero) == T(0);
-  }
-
-  HeadMatrix<const T> source_;
-  MatrixView<T> view_;
-  Scratch<T> copy_{0};
-  Scratch<Index> not_finite_{0};
-  Index not_finite_count_ = 0;
-};
-
-/// Which queries and keys take part at all.
-template <Number T>
-class Participants {
- public:
-  explicit Participants(const ScoreTerms<T>& terms) : terms_(terms) {
-    if (!terms.mask.data) return;
-    keys_ = Scratch<bool>(terms.keys);
-    queries_ = Scratch<bool>(terms.queries);
-    std::fill_n(keys_.data(), terms.keys, false);
-    for (Index i = 0; i < terms.queries; ++i) {
-      const auto [begin, end] = terms.range(i);
-      bool any = false;
-      for (Index j = begin; j < end; ++j) {
-        const bool allowed = terms.mask(i, j);
-        any |= allowed;
-        keys_[j] |= allowed;
-      }
-      queries_[i] = any;
-    }
-  }
-  bool query(Index i) const {
-    if (terms_.mask.data) return queries_[i];
-    const auto [begin, end] = terms_.range(i);
-    return begin < end;
-  }
-  bool key(Index j) const {
-    if (terms_.mask.data) return keys_[j];
-    // Queries i with lowest <= j - i - diagonal <= highest form a range of their own.
-    const Index first = std::max<Index>(0, j - terms_.diagonal - terms_.highest);
-    const Index last = std::min<Index>(terms_.queries - 1, j - terms_.diagonal - terms_.lowest);
-    return first <= last;
-  }
-
- private:
-  const ScoreTerms<T>& terms_;
-  Scratch<bool> keys_{0}, queries_{0};
-};
 
 /// Turns row i of q k^T into scores, in place; -infinity where the mask says no. Only [begin, end) is touched.
 template <Number T>
@@ -213,10 +98,11 @@ void drop_weights(const DropoutMask& dropout, Index head_index, Index row_length
 /// \param head_index  number of the head in the whole batch, and row_length the extent Lk: the logical index of dropout
 template <Number T>
 void reference_forward(const HeadMatrix<const T>& query, const HeadMatrix<const T>& key, const HeadMatrix<const T>& value,
-                       const ScoreTerms<T>& terms, const DropoutMask& dropout, Index head_index, const HeadMatrix<T>& output,
+                       const ScoreTerms<T>& all_terms, const DropoutMask& dropout, Index head_index, const HeadMatrix<T>& output,
                        T* logsumexp) {
+  const Participants<T> takes_part(all_terms);
+  const ScoreTerms<T> terms = takes_part.trimmed();
   const Index queries = terms.queries, keys = terms.keys;
-  const Participants<T> takes_part(terms);
   const GuardedRows<T> values(value, keys, [&](Index j) { return takes_part.key(j); });
   const Scratch<T> weights(queries * keys);
   reference_weights(query, key, terms, weights.data(), logsumexp);
@@ -249,11 +135,12 @@ struct HeadGrads {
 /// \param grad_logsumexp  [Lq], or null
 template <Number T>
 void reference_backward(const HeadMatrix<const T>& grad_output, const HeadMatrix<const T>& query, const HeadMatrix<const T>& key,
-                        const HeadMatrix<const T>& value, const T* grad_logsumexp, const ScoreTerms<T>& terms,
+                        const HeadMatrix<const T>& value, const T* grad_logsumexp, const ScoreTerms<T>& all_terms,
                         const DropoutMask& dropout, Index head_index, const HeadGrads<T>& grads) {
   using P = Packet<T>;
+  const Participants<T> takes_part(all_terms);
+  const ScoreTerms<T> terms = takes_part.trimmed();
   const Index queries = terms.queries, keys = terms.keys;
-  const Participants<T> takes_part(terms);
   const auto is_query = [&](Index i) { return takes_part.query(i); };
   const auto is_key = [&](Index j) { return takes_part.key(j); };
   const GuardedRows<T> q(query, queries, is_query), grad_out(grad_output, queries, is_query), k(key, keys, is_key);

@@ -96,19 +96,19 @@ struct Packet<T> {
 
   /// The first `count` lanes from memory, zeros in the others; and back. Nothing else is touched.
   static Packet load_partial(const T* x, Index count) {
-    if constexpr (Eigen::internal::unpacket_traits<Register>::masked_load_available) {
-      return of(Eigen::internal::ploadu<Register>(x, lane_mask(count)));
+    if constexpr (has_masked_load) {
+      return of(Eigen::internal::ploadu<Register>(x, lane_mask(Register{}, count)));
     } else {
-      alignas(memory_alignment) T all[lanes] = {};
+      alignas(memory_alignment) T all[static_cast<std::size_t>(lanes)] = {};
       for (Index i = 0; i < count; ++i) all[i] = x[i];
       return load(all);
     }
   }
   void store_partial(T* x, Index count) const {
-    if constexpr (Eigen::internal::unpacket_traits<Register>::masked_store_available) {
-      Eigen::internal::pstoreu(x, value, lane_mask(count));
+    if constexpr (has_masked_store) {
+      Eigen::internal::pstoreu(x, value, lane_mask(value, count));
     } else {
-      alignas(memory_alignment) T all[lanes];
+      alignas(memory_alignment) T all[static_cast<std::size_t>(lanes)];
       store(all);
       for (Index i = 0; i < count; ++i) x[i] = all[i];
     }
@@ -137,9 +137,12 @@ struct Packet<T> {
   friend T largest(Packet a) { return Eigen::internal::predux_max(a.value); }
 
  private:
-  static auto lane_mask(Index count) {
-    using Bits = typename Eigen::internal::unpacket_traits<Register>::mask_t;
-    return static_cast<Bits>((1u << count) - 1);
+  static constexpr bool has_masked_load = Eigen::internal::unpacket_traits<Register>::masked_load_available;
+  static constexpr bool has_masked_store = Eigen::internal::unpacket_traits<Register>::masked_store_available;
+
+  template <class R>
+  static auto lane_mask(const R&, Index count) {
+    return static_cast<typename Eigen::internal::unpacket_traits<R>::mask_t>((1u << count) - 1);
   }
 
   /// exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln 2 / 2, exp(r) by its Taylor polynomial. Within 2 ulp; 0 for

@@ -48,7 +48,8 @@ void for_row(Index n, Body&& body) {
   }
 }
 
-/// The reduction of term(place) over a row of n, in four running packets that are joined in a fixed order.
+/// The reduction of term(place) over a row of n, in four running packets that are joined in a fixed order. Packet number p goes
+/// to the (p % 4)-th whatever n is, so neutral terms at the end of a row (padding) change no bit.
 template <Number T, class Join, class Term>
 Packet<T> reduce_row(Index n, T neutral, Join&& join, Term&& term) {
   constexpr Index lanes = Packet<T>::lanes;
@@ -60,13 +61,17 @@ Packet<T> reduce_row(Index n, T neutral, Join&& join, Term&& term) {
     c = join(c, term(WholePlace<T>{i + 2 * lanes}));
     d = join(d, term(WholePlace<T>{i + 3 * lanes}));
   }
-  for (; i + lanes <= n; i += lanes) a = join(a, term(WholePlace<T>{i}));
-  if constexpr (lanes > 1) {
-    if (i < n) {
+  const auto next = [&](Packet<T>& running) {  // false when the row has ended
+    if (i + lanes <= n) {
+      running = join(running, term(WholePlace<T>{i}));
+    } else if (i < n) {
       const PartialPlace<T> last{i, n - i};
-      b = join(b, last.fill(term(last), neutral));
+      running = join(running, last.fill(term(last), neutral));
     }
-  }
+    i += lanes;
+    return i < n;
+  };
+  if (i < n) (void)(next(a) && next(b) && next(c) && next(d));
   return join(join(a, b), join(c, d));
 }
 

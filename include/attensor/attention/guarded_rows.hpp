@@ -1,0 +1,139 @@
+#pragma once
+/// \file
+/// What is masked is not read, and reaches nobody: which queries and keys of a head take part at all, and operands whose
+/// infinities and NaNs stay away from the rows that may not see them.
+
+#include "attensor/attention/score_terms.hpp"
+#include "attensor/core/gemm.hpp"
+#include "attensor/core/row.hpp"
+
+namespace attensor::inline ATTENSOR_ISA {
+namespace detail {
+
+/// One head of a query, key, value or gradient: rows at a fixed step.
+template <class T>
+struct HeadMatrix {
+  T* data = nullptr;
+  Index rows = 0, columns = 0, stride = 0;
+
+  T* row(Index i) const { return data + i * stride; }
+  operator MatrixView<std::remove_const_t<T>>() const { return {data, rows, columns, stride, 1}; }
+};
+
+template <class T>
+HeadMatrix<T> head_matrix(const View<T, 4>& x, Index batch, Index head) {
+  return {x.data() + batch * x.stride(0) + head * x.stride(1), x.extent(2), x.extent(3), x.stride(2)};
+}
+
+/// The rows of an operand, prepared so that what a query may not see cannot reach it through a product: 0 * NaN is NaN. Rows
+/// that nobody sees are never read; rows that hold a NaN or an infinity are left out and added one by one, where allowed.
+template <Number T>
+class GuardedRows {
+ public:
+  /// `seen(row)`: whether any pair with this row is allowed.
+  template <class Seen>
+  GuardedRows(const HeadMatrix<const T>& x, Index count, Seen&& seen) : source_(x), view_{x.data, count, x.columns, x.stride, 1} {
+    bool all_seen = true;
+    for (Index i = 0; i < count && all_seen; ++i) all_seen = seen(i);
+    if (all_seen && all_finite(count)) return;
+    copy_ = Scratch<T>(count * x.columns);
+    not_finite_ = Scratch<Index>(count);
+    for (Index i = 0; i < count; ++i) {
+      const bool used = seen(i);
+      if (used && is_finite(i)) {
+        std::copy_n(x.row(i), x.columns, &copy_[i * x.columns]);
+      } else {
+        std::fill_n(&copy_[i * x.columns], x.columns, T(0));
+        if (used) not_finite_[not_finite_count_++] = i;
+      }
+    }
+    view_ = {copy_.data(), count, x.columns, x.columns, 1};
+  }
+
+  const MatrixView<T>& view() const { return view_; }
+
+  /// C += factor(i, j) * row j for each row j that is not finite and each i with allows(i, j).
+  template <class Factor, class Allows>
+  void add_rows_not_finite(T* c, Index c_stride, Index rows, Factor&& factor, Allows&& allows) const {
+    for (Index n = 0; n < not_finite_count_; ++n) {
+      const Index j = not_finite_[n];
+      for (Index i = 0; i < rows; ++i) {
+        if (!allows(i, j)) continue;
+        for (Index d = 0; d < source_.columns; ++d) c[i * c_stride + d] += factor(i, j) * source_.row(j)[d];
+      }
+    }
+  }
+
+ private:
+  /// A sum of x * 0 is NaN where any x is NaN or infinite.
+  bool is_finite(Index i) const {
+    const T* row = source_.row(i);
+    return sum_row<T>(source_.columns, [&](auto at) { return at.load(row) * Packet<T>(T(0)); }) == T(0);
+  }
+  bool all_finite(Index count) const {
+    Packet<T> zero(T(0));
+    for (Index i = 0; i < count; ++i) {
+      const T* row = source_.row(i);
+      for_row<T>(source_.columns, [&](auto at) { zero = fma(at.load(row), Packet<T>(T(0)), zero); });
+    }
+    return sum(zero) == T(0);
+  }
+
+  HeadMatrix<const T> source_;
+  MatrixView<T> view_;
+  Scratch<T> copy_{0};
+  Scratch<Index> not_finite_{0};
+  Index not_finite_count_ = 0;
+};
+
+/// Which queries and keys take part at all.
+template <Number T>
+class Participants {
+ public:
+  explicit Participants(const ScoreTerms<T>& terms) : terms_(terms), key_end_(terms.keys) {
+    if (!terms.mask.data) return;
+    keys_ = Scratch<bool>(terms.keys);
+    queries_ = Scratch<bool>(terms.queries);
+    const bool one_row = terms.mask.row_stride == 0;  // all queries have the same mask, as with padding
+    for (Index j = 0; j < terms.keys; ++j) keys_[j] = one_row && terms.mask(0, j) && in_range(j);
+    for (Index i = 0; i < terms.queries; ++i) {
+      const auto [begin, end] = terms.range(i);
+      queries_[i] = false;
+      for (Index j = begin; j < end && !(one_row && queries_[i]); ++j) {
+        const bool allowed = terms.mask(i, j);
+        queries_[i] |= allowed;
+        keys_[j] |= allowed;
+      }
+    }
+    while (key_end_ > 0 && !keys_[key_end_ - 1]) --key_end_;
+  }
+  bool query(Index i) const {
+    if (terms_.mask.data) return queries_[i];
+    const auto [begin, end] = terms_.range(i);
+    return begin < end;
+  }
+  bool key(Index j) const { return terms_.mask.data ? keys_[j] : in_range(j); }
+
+  /// The terms without the keys at the end that the mask hides from everybody: right padding is left out, and a padded
+  /// sequence has the bits of the sequence alone.
+  ScoreTerms<T> trimmed() const {
+    ScoreTerms<T> terms = terms_;
+    terms.keys = key_end_;
+    return terms;
+  }
+
+ private:
+  /// Queries i with lowest <= j - i - diagonal <= highest form a range of their own.
+  bool in_range(Index j) const {
+    const Index first = std::max<Index>(0, j - terms_.diagonal - terms_.highest);
+    const Index last = std::min<Index>(terms_.queries - 1, j - terms_.diagonal - terms_.lowest);
+    return first <= last;
+  }
+
+  ScoreTerms<T> terms_;
+  Scratch<bool> keys_{0}, queries_{0};
+  Index key_end_;
+};
+
+}  // namespace detail
+}  // namespace attensor::inline ATTENSOR_ISA
