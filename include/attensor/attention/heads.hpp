@@ -11,7 +11,7 @@ namespace attensor::inline ATTENSOR_ISA {
 
 /// The heads of x [B, S, H * D] as a view [B, H, S, D]; writable where x is.
 /// \throws ShapeError if the last dimension is not divisible by num_heads
-template <TensorLike<3> X>
+template <Viewable<3> X>
 auto split_heads(X&& x, Index num_heads) {
   const auto view = x.view();
   const Index width = view.extent(2);

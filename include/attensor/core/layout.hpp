@@ -12,8 +12,7 @@ namespace attensor::inline ATTENSOR_ISA {
 
 /// Elements [begin, end) of dimension `dim`, in place.
 /// \throws ShapeError if dim or the range lies outside of x
-template <TensorLike X>
-  requires(!std::is_rvalue_reference_v<X&&> || !requires(X x) { x.empty(); })  // a view of a temporary would dangle
+template <Viewable X>
 auto slice(X&& x, std::size_t dim, Index begin, Index end) {
   auto view = x.view();
   if (dim >= rank_v<X> || begin < 0 || end < begin || end > x.shape()[dim]) [[unlikely]] {
@@ -33,7 +32,7 @@ auto reshape(X&& x, const Shape<NewRank>& shape) {
 }
 
 /// Dimensions A and B swapped, in place. The last dimension stays last, since it is the contiguous one.
-template <std::size_t A, std::size_t B, TensorLike X>
+template <std::size_t A, std::size_t B, Viewable X>
   requires(A + 1 < rank_v<X> && B + 1 < rank_v<X>)
 auto transpose(X&& x) {
   auto view = x.view();
@@ -73,7 +72,7 @@ Tensor<scalar_t<X>, rank_v<X>> transpose(const X& x, std::size_t a, std::size_t 
 /// x as an Eigen matrix, in place: [rows, last dimension], where rows run over all other dimensions. Any Eigen expression
 /// may read it, and may be assigned to it if x is writable.
 /// \throws ShapeError if no single step leads from row to row
-template <TensorLike X>
+template <Viewable X>
   requires Scalar<scalar_t<X>>
 auto matrix(X&& x) {
   const auto view = x.view();
@@ -89,19 +88,37 @@ auto matrix(X&& x) {
                                                                        Eigen::OuterStride<>(all.row_stride()));
 }
 
+namespace detail {
+
+template <class T, std::size_t Rank>
+void print(std::ostream& out, const View<const T, Rank>& x, int depth) {
+  if constexpr (Rank == 0) {
+    if constexpr (sizeof(T) == 1) {
+      out << static_cast<int>(*x.data());  // a number, not a character
+    } else {
+      out << *x.data();
+    }
+  } else {
+    out << '{';
+    for (Index i = 0; i < x.extent(0); ++i) {
+      if (i > 0) out << (Rank == 1 ? ", " : ",\n" + std::string(static_cast<std::size_t>(depth), ' '));
+      if constexpr (Rank == 1) {
+        print(out, View<const T, 0>(&x[i], Shape<0>{}), depth + 1);
+      } else {
+        print(out, x[i], depth + 1);
+      }
+    }
+    out << '}';
+  }
+}
+
+}  // namespace detail
+
 /// Nested braces, as a tensor is written in a program.
 template <TensorLike X>
 std::ostream& operator<<(std::ostream& out, const X& x) {
-  const auto view = read(x);
-  out << '{';
-  for (Index i = 0; i < view.extent(0); ++i) {
-    if constexpr (rank_v<X> == 1) {
-      out << (i > 0 ? ", " : "") << view[i];
-    } else {
-      out << (i > 0 ? ",\n" + std::string(1, ' ') : "") << view[i];
-    }
-  }
-  return out << '}';
+  detail::print(out, read(x), 1);
+  return out;
 }
 
 }  // namespace attensor::inline ATTENSOR_ISA

@@ -11,30 +11,25 @@ namespace detail {
 template <class T, std::size_t Rank>
 class Rows {
  public:
-  explicit Rows(const View<T, Rank>& x) : x_(x), length_(x.extent(Rank - 1)), count_(1) {
-    for (std::size_t d = 0; d + 1 < Rank; ++d) count_ *= x.extent(d);
-    if constexpr (Rank >= 2) {  // one stride leads through all rows if each dimension ends where the next begins
-      is_uniform_ = true;
-      for (std::size_t d = 0; d + 2 < Rank; ++d) {
-        is_uniform_ = is_uniform_ && (x.extent(d) == 1 || x.stride(d) == x.stride(d + 1) * x.extent(d + 1));
-      }
+  explicit Rows(const View<T, Rank>& x) : x_(x), length_(x.extent(Rank - 1)), row_stride_(length_) {
+    // One stride leads through all rows if each dimension ends where the next begins; those of extent 1 have no say.
+    for (std::size_t d = Rank - 1; d-- > 0;) {
+      if (x.extent(d) == 1) continue;
+      if (count_ == 1) row_stride_ = x.stride(d);
+      is_uniform_ = is_uniform_ && x.stride(d) == row_stride_ * count_;
+      count_ *= x.extent(d);
     }
+    is_uniform_ = is_uniform_ || count_ == 0;
   }
 
   Index count() const { return count_; }
   Index length() const { return length_; }
   /// Whether rows lie at multiples of row_stride(), so that all of them are one matrix.
   bool is_uniform() const { return is_uniform_; }
-  Index row_stride() const {
-    if constexpr (Rank >= 2) {
-      return x_.stride(Rank - 2);
-    } else {
-      return length_;
-    }
-  }
+  Index row_stride() const { return row_stride_; }
 
   T* operator[](Index row) const {
-    if (is_uniform_) return x_.data() + row * row_stride();
+    if (is_uniform_) return x_.data() + row * row_stride_;
     Index offset = 0;
     for (std::size_t d = Rank - 1; d-- > 0;) {
       offset += row % x_.extent(d) * x_.stride(d);
@@ -46,7 +41,8 @@ class Rows {
  private:
   View<T, Rank> x_;
   Index length_;
-  Index count_;
+  Index count_ = 1;
+  Index row_stride_;
   bool is_uniform_ = true;
 };
 

@@ -92,7 +92,7 @@ class Tensor {
 
   View<T, Rank> view() & { return {data_, shape_}; }
   View<const T, Rank> view() const& { return {data_, shape_}; }
-  void view() && = delete;  // the view would outlive its elements
+  void view() const&& = delete;  // the view would outlive its elements
 
   template <std::convertible_to<Index>... I>
     requires(sizeof...(I) == Rank)
@@ -193,6 +193,10 @@ inline constexpr std::size_t any_rank = static_cast<std::size_t>(-1);
 /// A Tensor or View, const or not, of the given rank: what functions read.
 template <class X, std::size_t Rank = any_rank>
 concept TensorLike = requires { typename scalar_t<X>; } && (Rank == any_rank || rank_v<X> == Rank);
+
+/// What a view may be returned of: a view, or a tensor that lives on. (A temporary's elements would be gone before it.)
+template <class X, std::size_t Rank = any_rank>
+concept Viewable = TensorLike<X, Rank> && requires(X&& x) { std::forward<X>(x).view(); };
 
 /// Mixing float and double in one call does not compile; the assertion names both.
 template <class A, class B>

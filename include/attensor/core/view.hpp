@@ -87,7 +87,9 @@ class View {
     for (const Index extent : shape_) count *= extent;
     return count;
   }
+  /// Whether the elements lie in row-major order without gaps; so do none at all.
   bool is_contiguous() const {
+    if (size() == 0) return true;
     Index step = 1;
     for (std::size_t d = Rank; d-- > 0;) {
       if (shape_[d] != 1 && strides_[d] != step) return false;
