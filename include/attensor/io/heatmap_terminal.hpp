@@ -18,7 +18,6 @@
 #endif
 
 namespace attensor::inline ATTENSOR_ISA {
-namespace detail {
 
 /// Whether the stream is the standard output or error, and that is a terminal.
 inline bool is_terminal(const std::ostream& out) {
@@ -32,6 +31,8 @@ inline bool is_terminal(const std::ostream& out) {
   return false;
 #endif
 }
+
+namespace detail {
 
 inline bool has_colors(const std::ostream& out) {
   const char* const no_color = std::getenv("NO_COLOR");
