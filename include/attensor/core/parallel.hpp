@@ -21,7 +21,7 @@
 namespace attensor::inline ATTENSOR_ISA {
 
 /// Hands loops to the host program's own threads. `run` calls task(data, i) once for each i in [0, count), on any threads
-/// in any order, and returns when all calls have. Tasks do not throw.
+/// in any order, and returns when all calls have. Tasks do not throw, and loops within a task do not reach the hook.
 struct ParallelHook {
   void (*run)(void* context, Index count, void (*task)(void* data, Index i), void* data) = nullptr;
   void* context = nullptr;
@@ -156,12 +156,24 @@ class ThreadPool {
 
 inline std::atomic<const ParallelHook*> parallel_hook{nullptr};
 
-inline void run_tasks(Index count, ThreadPool::Task task, void* data) {
-  if (const ParallelHook* hook = parallel_hook.load(std::memory_order_acquire); hook && count > 1) {
-    hook->run(hook->context, count, task, data);
-  } else {
-    ThreadPool::instance().run(count, task, data);
+/// A task on a thread of the host's: loops within it run there and do not reach the hook, whose pool may not nest.
+struct HookedTask {
+  ThreadPool::Task task;
+  void* data;
+
+  static void run(void* self, Index i) {
+    const auto& hooked = *static_cast<const HookedTask*>(self);
+    const bool before = std::exchange(ThreadPool::in_task(), true);
+    hooked.task(hooked.data, i);
+    ThreadPool::in_task() = before;
   }
+};
+
+inline void run_tasks(Index count, ThreadPool::Task task, void* data) {
+  const ParallelHook* hook = parallel_hook.load(std::memory_order_acquire);
+  if (!hook || count <= 1 || ThreadPool::in_task()) return ThreadPool::instance().run(count, task, data);
+  HookedTask hooked{task, data};
+  hook->run(hook->context, count, &HookedTask::run, &hooked);
 }
 
 }  // namespace detail
