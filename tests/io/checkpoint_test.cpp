@@ -7,7 +7,11 @@
 #include <filesystem>
 #include <numeric>
 
+#include "attensor/models/text_classifier.hpp"
+#include "attensor/ops/cross_entropy.hpp"
 #include "attensor/optim/adam.hpp"
+#include "attensor/optim/clip_grad_norm.hpp"
+#include "attensor/optim/schedule.hpp"
 #include "attensor/optim/sgd.hpp"
 #include "optim/two_parameters.hpp"
 #include "support/near.hpp"
@@ -91,6 +95,55 @@ TEST_CASE_TEMPLATE("checkpoint: resumed at any step equals uninterrupted, to the
     train(resumed, resumed_optimizer, resumed_state, 12);
     check_same(module, optimizer, state, resumed, resumed_optimizer, resumed_state);
   }
+}
+
+TEST_CASE("checkpoint: a classifier with dropout, clipping and a schedule resumes to the bit") {
+  const TemporaryFolder folder;
+  Rng data_rng(5);
+  Tensor<std::int64_t, 2> ids(Shape{24, 6});
+  Tensor<std::int64_t, 1> labels(Shape{24});
+  for (Index i = 0; i < ids.size(); ++i) ids.data()[i] = data_rng.below(11);
+  for (Index i = 0; i < 24; ++i) labels(i) = data_rng.below(3);
+  const TextClassifierOptions options{.vocab_size = 11,
+                                      .embed_dim = 8,
+                                      .num_heads = 2,
+                                      .num_layers = 2,
+                                      .num_classes = 3,
+                                      .hidden_dim = 12,
+                                      .dropout = 0.2,
+                                      .pooling = Pooling::mean};
+  const auto steps = [&](TextClassifier<float>& model, AdamW<float>& optimizer, TrainingState& state, Index last) {
+    TextClassifier<float>::Saved saved;
+    for (; state.step < last; ++state.step) {
+      zero_grad(model);
+      const auto logits = model.forward(ids, {.rng = &state.rng}, &saved);
+      model.backward(cross_entropy_backward(logits, labels), saved);
+      (void)clip_grad_norm(model, {.max_norm = 0.5});
+      optimizer.options.learning_rate =
+          cosine_schedule(state.step, {.learning_rate = 1e-2, .warmup_steps = 5, .total_steps = 40});
+      optimizer.step(model);
+    }
+  };
+  TrainingState state{.rng = Rng(1)}, resumed_state;
+  TextClassifier<float> model(options, state.rng), resumed(options, resumed_state.rng);
+  AdamW<float> optimizer, resumed_optimizer;
+  steps(model, optimizer, state, 17);
+  save_checkpoint(folder.file("run"), model, optimizer, state);
+  steps(model, optimizer, state, 40);
+  load_checkpoint(folder.file("run"), resumed, resumed_optimizer, resumed_state);
+  steps(resumed, resumed_optimizer, resumed_state, 40);
+
+  std::vector<Tensor<float, 1>> want;
+  const auto flat = [](const auto& parameter) {
+    return contiguous(parameter.value.reshape(Shape{parameter.value.size()}));
+  };
+  visit_parameters(model, [&](const ParameterPath&, const auto& parameter) { want.push_back(flat(parameter)); });
+  std::size_t next = 0;
+  visit_parameters(resumed, [&](const ParameterPath& path, const auto& parameter) {
+    INFO(path.str());
+    CHECK(bitwise_equal(flat(parameter), want[next++]));
+  });
+  CHECK(state.rng.state() == resumed_state.rng.state());
 }
 
 TEST_CASE("checkpoint: its parameters are a state dict, and moments have PyTorch's names") {
