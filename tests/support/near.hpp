@@ -101,9 +101,9 @@ bool all_finite(const X& x) {
 
 }  // namespace attensor::inline ATTENSOR_ISA
 
-/// All elements are near, and of the same shape; tensors or numbers.
-#define CHECK_NEAR(got, want, tolerance)                                                  \
-  do {                                                                                    \
-    const std::string attensor_difference = ::attensor::difference(got, want, tolerance); \
-    CHECK_MESSAGE(attensor_difference.empty(), attensor_difference);                      \
+/// CHECK_NEAR(got, want, tolerance): all elements are near, and of the same shape; tensors or numbers.
+#define CHECK_NEAR(...)                                                          \
+  do {                                                                           \
+    const std::string attensor_difference = ::attensor::difference(__VA_ARGS__); \
+    CHECK_MESSAGE(attensor_difference.empty(), attensor_difference);             \
   } while (false)

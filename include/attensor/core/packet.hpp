@@ -28,6 +28,24 @@ inline constexpr bool has_packets = false;
 template <Scalar T>
 inline constexpr bool has_packets<T> = eigen_is_known && Eigen::internal::packet_traits<T>::Vectorizable != 0;
 
+/// The correctly rounded root. (Eigen's is an approximation on some targets, which takes subnormal numbers for zero.)
+template <class Register>
+Register exact_sqrt(const Register& x) {
+  return Eigen::internal::psqrt(x);
+}
+#ifdef __SSE2__
+inline __m128 exact_sqrt(const __m128& x) { return _mm_sqrt_ps(x); }
+inline __m128d exact_sqrt(const __m128d& x) { return _mm_sqrt_pd(x); }
+#endif
+#ifdef __AVX__
+inline __m256 exact_sqrt(const __m256& x) { return _mm256_sqrt_ps(x); }
+inline __m256d exact_sqrt(const __m256d& x) { return _mm256_sqrt_pd(x); }
+#endif
+#ifdef __AVX512F__
+inline __m512 exact_sqrt(const __m512& x) { return _mm512_sqrt_ps(x); }
+inline __m512d exact_sqrt(const __m512d& x) { return _mm512_sqrt_pd(x); }
+#endif
+
 /// One number.
 template <Number T>
 struct Packet {
@@ -131,7 +149,7 @@ struct Packet<T> {
   }
   friend Packet max(Packet a, Packet b) { return of(Eigen::internal::pmax(a.value, b.value)); }
   friend Packet min(Packet a, Packet b) { return of(Eigen::internal::pmin(a.value, b.value)); }
-  friend Packet sqrt(Packet a) { return of(Eigen::internal::psqrt(a.value)); }
+  friend Packet sqrt(Packet a) { return of(exact_sqrt(a.value)); }
   friend Packet exp(Packet a) { return exp_packet(a); }
   friend T sum(Packet a) { return Eigen::internal::predux(a.value); }
   friend T largest(Packet a) { return Eigen::internal::predux_max(a.value); }
