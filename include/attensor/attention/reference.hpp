@@ -170,6 +170,7 @@ void reference_backward(const HeadMatrix<const T>& grad_output, const HeadMatrix
               MatrixView<T>(value).row_range(0, keys).transposed(), GemmStart<T>{}, workspace.data());
   if (dropout.active()) drop_weights(dropout, head_index, key.rows, terms, grad_scores.data());
 
+  const bool is_plain = !grads.scores && !grads.table && !grads.slope && terms.softcap == 0;  // nothing between dS and scale
   for (Index i = 0; i < queries; ++i) {
     const T* p = &weights[i * keys];
     T* ds = &grad_scores[i * keys];
@@ -186,7 +187,8 @@ void reference_backward(const HeadMatrix<const T>& grad_output, const HeadMatrix
     }
     const T delta = sum_row<T>(end - begin, [&](auto at) { return at.load(p + begin) * at.load(ds + begin); });
     const T shift = delta - (grad_logsumexp ? grad_logsumexp[i] : T(0));
-    for_row<T>(end - begin, [&](auto at) { at.store(ds + begin, at.load(p + begin) * (at.load(ds + begin) - P(shift))); });
+    const P factor(is_plain ? terms.scale : T(1));
+    for_row<T>(end - begin, [&](auto at) { at.store(ds + begin, at.load(p + begin) * (at.load(ds + begin) - P(shift)) * factor); });
     if (terms.mask.data) {  // P = 0 there, but 0 times an infinite shift is not 0
       for (Index j = begin; j < end; ++j) ds[j] = terms.mask(i, j) ? ds[j] : T(0);
     }
@@ -206,7 +208,7 @@ void reference_backward(const HeadMatrix<const T>& grad_output, const HeadMatrix
         ds[j] *= T(1) - tanh * tanh;
       }
     }
-    for_row<T>(keys, [&](auto at) { at.store(ds, at.load(ds) * P(terms.scale)); });
+    if (!is_plain) for_row<T>(keys, [&](auto at) { at.store(ds, at.load(ds) * P(terms.scale)); });
   }
 
   // dQ = dS K, dK += dS^T Q, with the scale already in dS

@@ -11,18 +11,11 @@
 /// was packed ahead. For that, B's columns are padded with zeros to whole panels of the micro-kernel (its one-packet variant
 /// sums in another order), and k is cut at fixed places.
 
-#include "attensor/core/gemm_kernel.hpp"
+#include "attensor/core/gemm_small.hpp"
 #include "attensor/core/parallel.hpp"
 
 namespace attensor::inline ATTENSOR_ISA {
 namespace detail {
-
-/// What C starts from.
-template <class T>
-struct GemmStart {
-  const T* bias = nullptr;  ///< [n], in every row; none: zeros
-  bool accumulate = false;  ///< what C holds already, instead
-};
 
 /// C += A B term by term, for complex numbers.
 template <class T>
@@ -144,6 +137,7 @@ void gemm(T* c, Index c_stride, const MatrixView<T>& a, const PackedColumns<T>& 
 template <Number T>
 void gemm(T* c, Index c_stride, const MatrixView<T>& a, const MatrixView<T>& b, const GemmStart<T>& start = {}) {
   if constexpr (has_packed_gemm<T>) {
+    if (is_small_product(a, b)) return gemm_small(c, c_stride, a, b, start);
     const Scratch<T> packed(packed_columns_size<T>(b.rows, b.columns));
     gemm(c, c_stride, a, pack_columns(packed.data(), b), start);
   } else {
@@ -172,6 +166,9 @@ Index gemm_workspace_size(Index rows, Index columns, Index depth) {
 /// C = start + A B on the calling thread, with the same bits as gemm. Packs into `workspace`, aligned to memory_alignment.
 template <Number T>
 void gemm_serial(T* c, Index c_stride, const MatrixView<T>& a, const MatrixView<T>& b, const GemmStart<T>& start, T* workspace) {
+  if constexpr (has_packed_gemm<T>) {
+    if (is_small_product(a, b)) return gemm_small(c, c_stride, a, b, start);
+  }
   gemm_begin(c, c_stride, a.rows, 0, b.columns, start);
   if constexpr (has_packed_gemm<T>) {
     using Kernel = GemmKernel<T>;

@@ -26,6 +26,13 @@ struct MatrixView {
   const T& operator()(Index i, Index j) const { return data[i * row_stride + j * column_stride]; }
 };
 
+/// What C starts from.
+template <class T>
+struct GemmStart {
+  const T* bias = nullptr;  ///< [n], in every row; none: zeros
+  bool accumulate = false;  ///< what C holds already, instead
+};
+
 /// Depth is cut into equal blocks of at most this many steps, each a multiple of the micro-kernel's unrolling.
 inline constexpr Index gemm_largest_depth = 320;
 

@@ -66,6 +66,9 @@ class DropoutMask {
     }
     std::uint32_t k0 = key_[0], k1 = key_[1];
     for (int round = 0; round < 10; ++round) {
+#if defined(__GNUC__)
+#pragma GCC unroll 1  // a hint: taken apart completely, the loop would not become vector instructions
+#endif
       for (Index i = 0; i < width; ++i) {
         const std::uint64_t a = std::uint64_t{0xD2511F53} * c[0][i];
         const std::uint64_t b = std::uint64_t{0xCD9E8D57} * c[2][i];

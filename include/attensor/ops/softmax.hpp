@@ -28,6 +28,13 @@ template <Number T>
 std::pair<T, T> softmax_row(Index n, const T* x, T* y) {
   using P = Packet<T>;
   const T pivot = softmax_pivot(n, x);
+  if (n <= P::lanes) {  // the same in one go, without a way through memory
+    const PartialPlace<T> all{0, n};
+    const P e = all.fill(exp(all.load(x) - P(pivot)), T(0));
+    const T total = sum(e);
+    all.store(y, e * P(total == T(0) ? T(0) : T(1) / total));
+    return {pivot, total};
+  }
   const T total = sum_row<T>(n, [&](auto at) {
     const P e = exp(at.load(x) - P(pivot));
     at.store(y, e);
