@@ -116,7 +116,7 @@ void gemm(T* c, Index c_stride, const MatrixView<T>& a, const PackedColumns<T>& 
   const Index row_tiles = (a.rows + tile_rows - 1) / tile_rows;
   // Few rows: columns are cut too, as soon as a task keeps enough work of its own.
   Index tile_columns = b.columns;
-  if (const Index wanted = 2 * get_num_threads(); get_num_threads() > 1 && row_tiles < wanted) {
+  if (const Index wanted = 2 * get_num_threads(); get_num_threads() > 1 && row_tiles > 0 && row_tiles < wanted) {
     const Index cuts = (wanted + row_tiles - 1) / row_tiles;
     const Index worth = grain_for(std::max<Index>(1, std::min(a.rows, tile_rows) * b.depth / 16));
     tile_columns = std::max(worth, (b.columns + cuts - 1) / cuts);
