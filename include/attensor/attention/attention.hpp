@@ -239,9 +239,8 @@ Tensor<scalar_t<Q>, 4> attention_weights(const Q& query, const K& key, const Att
   parallel_for(in.batch() * in.heads(), detail::grain_for(detail::head_cost(in)), [&](Index task) {
     const Index b = task / in.heads(), h = task % in.heads();
     const auto terms = detail::score_terms(options, b, h, in.queries(), in.keys(), in.query.extent(3));
-    const detail::Scratch<T> valid(terms.queries * terms.keys);
-    detail::reference_weights<T>(detail::head_matrix(in.query, b, h), detail::head_matrix(in.key, b, h / group), terms, valid.data(), nullptr);
-    for (Index i = 0; i < terms.queries; ++i) std::copy_n(&valid[i * terms.keys], terms.keys, weights[b][h][i].data());
+    detail::reference_weights<T>(detail::head_matrix(in.query, b, h), detail::head_matrix(in.key, b, h / group), terms,
+                                 weights[b][h].data(), in.keys(), nullptr);
   });
   return weights;
 }

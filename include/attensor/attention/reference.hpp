@@ -46,20 +46,31 @@ void score_row(const ScoreTerms<T>& terms, Index i, Index begin, Index end, T* s
   }
 }
 
+/// The step from row to row of a matrix of weights: whole packets, so that a partial packet never reaches into the next row,
+/// where its load would have to wait for a store.
+template <Number T>
+Index weights_stride(Index keys) {
+  return (keys + Packet<T>::lanes - 1) / Packet<T>::lanes * Packet<T>::lanes;
+}
+
 /// The weights P [queries, keys] of a head from scratch, and their log-sum-exp. Rows past the valid queries are not written.
+/// Each step goes over all rows before the next one begins, so that no row waits for its own stores.
 template <Number T>
 void reference_weights(const HeadMatrix<const T>& query, const HeadMatrix<const T>& key, const ScoreTerms<T>& terms, T* weights,
-                       T* logsumexp) {
+                       Index stride, T* logsumexp) {
   using P = Packet<T>;
   constexpr T masked = T(-std::numeric_limits<double>::infinity());
   const Index keys = terms.keys;
   const Scratch<T> workspace(gemm_workspace_size<T>(terms.queries, keys, query.columns));
-  gemm_serial(weights, keys, MatrixView<T>(query).row_range(0, terms.queries), MatrixView<T>(key).row_range(0, keys).transposed(),
+  gemm_serial(weights, stride, MatrixView<T>(query).row_range(0, terms.queries), MatrixView<T>(key).row_range(0, keys).transposed(),
               GemmStart<T>{}, workspace.data());
   for (Index i = 0; i < terms.queries; ++i) {
-    T* row = weights + i * keys;
     const auto [begin, end] = terms.range(i);
-    score_row(terms, i, begin, end, row);
+    score_row(terms, i, begin, end, weights + i * stride);
+  }
+  for (Index i = 0; i < terms.queries; ++i) {
+    T* row = weights + i * stride;
+    const auto [begin, end] = terms.range(i);
     std::fill(row, row + begin, T(0));
     std::fill(row + end, row + keys, T(0));
     const auto [pivot, total] = softmax_row(end - begin, row + begin, row + begin);
@@ -82,12 +93,13 @@ void reference_weights(const HeadMatrix<const T>& query, const HeadMatrix<const 
 
 /// weights *= the mask of this head: element (i, j) is number i * row_length + j of row head_index.
 template <Number T>
-void drop_weights(const DropoutMask& dropout, Index head_index, Index row_length, const ScoreTerms<T>& terms, T* weights) {
+void drop_weights(const DropoutMask& dropout, Index head_index, Index row_length, const ScoreTerms<T>& terms, T* weights,
+                  Index stride) {
   if constexpr (Scalar<T>) {
     const Scratch<T> factors(terms.queries * row_length);
     dropout.factors(head_index, 0, terms.queries * row_length, factors.data());
     for (Index i = 0; i < terms.queries; ++i) {
-      T* row = weights + i * terms.keys;
+      T* row = weights + i * stride;
       const T* factor = &factors[i * row_length];
       for_row<T>(terms.keys, [&](auto at) { at.store(row, at.load(row) * at.load(factor)); });
     }
@@ -104,15 +116,16 @@ void reference_forward(const HeadMatrix<const T>& query, const HeadMatrix<const 
   const ScoreTerms<T> terms = takes_part.trimmed();
   const Index queries = terms.queries, keys = terms.keys;
   const GuardedRows<T> values(value, keys, [&](Index j) { return takes_part.key(j); });
-  const Scratch<T> weights(queries * keys);
-  reference_weights(query, key, terms, weights.data(), logsumexp);
-  if (dropout.active()) drop_weights(dropout, head_index, key.rows, terms, weights.data());
+  const Index stride = weights_stride<T>(keys);
+  const Scratch<T> weights(queries * stride);
+  reference_weights(query, key, terms, weights.data(), stride, logsumexp);
+  if (dropout.active()) drop_weights(dropout, head_index, key.rows, terms, weights.data(), stride);
 
   const Scratch<T> workspace(gemm_workspace_size<T>(queries, value.columns, keys));
-  gemm_serial(output.data, output.stride, MatrixView<T>{weights.data(), queries, keys, keys, 1}, values.view(), GemmStart<T>{},
+  gemm_serial(output.data, output.stride, MatrixView<T>{weights.data(), queries, keys, stride, 1}, values.view(), GemmStart<T>{},
               workspace.data());
   values.add_rows_not_finite(
-      output.data, output.stride, queries, [&](Index i, Index j) { return weights[i * keys + j]; },
+      output.data, output.stride, queries, [&](Index i, Index j) { return weights[i * stride + j]; },
       [&](Index i, Index j) { return terms.allows(i, j); });
   for (Index i = queries; i < query.rows; ++i) {
     std::fill_n(output.row(i), output.columns, T(0));
@@ -150,48 +163,56 @@ void reference_backward(const HeadMatrix<const T>& grad_output, const HeadMatrix
   const Index widest = std::max({keys, query.columns, value.columns});
   const Index most_rows = std::max(queries, keys);
   const Scratch<T> workspace(gemm_workspace_size<T>(most_rows, widest, most_rows) + gemm_workspace_size<T>(most_rows, widest, widest));
-  const Scratch<T> weights(queries * keys), grad_scores(queries * keys), logsumexp(queries), dropped(dropout.active() ? queries * keys : 0);
-  reference_weights(query, key, terms, weights.data(), logsumexp.data());
+  const Index stride = weights_stride<T>(keys);
+  const Scratch<T> weights(queries * stride), grad_scores(queries * stride), logsumexp(queries), shifts(queries);
+  const Scratch<T> dropped(dropout.active() ? queries * stride : 0);
+  reference_weights(query, key, terms, weights.data(), stride, logsumexp.data());
 
   // dV += (P * M)^T dO
   const T* used = weights.data();
   if (dropout.active()) {
-    std::copy_n(weights.data(), queries * keys, dropped.data());
-    drop_weights(dropout, head_index, key.rows, terms, dropped.data());
+    std::copy_n(weights.data(), queries * stride, dropped.data());
+    drop_weights(dropout, head_index, key.rows, terms, dropped.data(), stride);
     used = dropped.data();
   }
-  gemm_serial(grads.value.data, grads.value.stride, MatrixView<T>{used, queries, keys, keys, 1}.transposed(), grad_out.view(),
+  gemm_serial(grads.value.data, grads.value.stride, MatrixView<T>{used, queries, keys, stride, 1}.transposed(), grad_out.view(),
               GemmStart<T>{nullptr, true}, workspace.data());
   grad_out.add_rows_not_finite(
-      grads.value.data, grads.value.stride, keys, [&](Index j, Index i) { return used[i * keys + j]; }, allows_transposed);
+      grads.value.data, grads.value.stride, keys, [&](Index j, Index i) { return used[i * stride + j]; }, allows_transposed);
 
   // dP = (dO V^T) * M; what is masked is replaced below, so a NaN in V needs no guard here
-  gemm_serial(grad_scores.data(), keys, MatrixView<T>(grad_output).row_range(0, queries),
+  gemm_serial(grad_scores.data(), stride, MatrixView<T>(grad_output).row_range(0, queries),
               MatrixView<T>(value).row_range(0, keys).transposed(), GemmStart<T>{}, workspace.data());
-  if (dropout.active()) drop_weights(dropout, head_index, key.rows, terms, grad_scores.data());
+  if (dropout.active()) drop_weights(dropout, head_index, key.rows, terms, grad_scores.data(), stride);
 
   const bool is_plain = !grads.scores && !grads.table && !grads.slope && terms.softcap == 0;  // nothing between dS and scale
+  const auto clear_masked = [&](Index i, Index begin, Index end, T* ds) {
+    for (Index j = begin; terms.mask.data && j < end; ++j) ds[j] = terms.mask(i, j) ? ds[j] : T(0);
+  };
   for (Index i = 0; i < queries; ++i) {
-    const T* p = &weights[i * keys];
-    T* ds = &grad_scores[i * keys];
-    const auto [begin, end] = terms.range(i);
-    if (terms.mask.data) {
-      for (Index j = begin; j < end; ++j) ds[j] = terms.mask(i, j) ? ds[j] : T(0);
-    }
+    T* ds = &grad_scores[i * stride];
+    const auto [begin, end] = takes_part.query(i) ? terms.range(i) : std::pair<Index, Index>(0, 0);
+    clear_masked(i, begin, end, ds);
     std::fill(ds, ds + begin, T(0));
     std::fill(ds + end, ds + keys, T(0));
+  }
+  for (Index i = 0; i < queries; ++i) {
+    const T* p = &weights[i * stride];
+    const T* ds = &grad_scores[i * stride];
+    shifts[i] = sum_row<T>(keys, [&](auto at) { return at.load(p) * at.load(ds); }) - (grad_logsumexp ? grad_logsumexp[i] : T(0));
+  }
+  for (Index i = 0; i < queries; ++i) {
+    const T* p = &weights[i * stride];
+    T* ds = &grad_scores[i * stride];
     if (!takes_part.query(i)) {
-      std::fill_n(ds, keys, T(0));
       if (grads.sink && grad_logsumexp) *grads.sink += grad_logsumexp[i];
       continue;
     }
-    const T delta = sum_row<T>(end - begin, [&](auto at) { return at.load(p + begin) * at.load(ds + begin); });
-    const T shift = delta - (grad_logsumexp ? grad_logsumexp[i] : T(0));
+    const auto [begin, end] = terms.range(i);
+    const T shift = shifts[i];
     const P factor(is_plain ? terms.scale : T(1));
     for_row<T>(end - begin, [&](auto at) { at.store(ds + begin, at.load(p + begin) * (at.load(ds + begin) - P(shift)) * factor); });
-    if (terms.mask.data) {  // P = 0 there, but 0 times an infinite shift is not 0
-      for (Index j = begin; j < end; ++j) ds[j] = terms.mask(i, j) ? ds[j] : T(0);
-    }
+    clear_masked(i, begin, end, ds);  // P = 0 there, but 0 times an infinite shift is not 0
     if (grads.sink) *grads.sink -= std::exp(*terms.sink - logsumexp[i]) * shift;
     if (grads.scores) std::copy_n(ds, keys, grads.scores + i * key.rows);
     for (Index j = begin; j < end && grads.table; ++j) grads.table[terms.bucket(i, j) * terms.table_stride] += ds[j];
@@ -212,7 +233,7 @@ void reference_backward(const HeadMatrix<const T>& grad_output, const HeadMatrix
   }
 
   // dQ = dS K, dK += dS^T Q, with the scale already in dS
-  const MatrixView<T> ds{grad_scores.data(), queries, keys, keys, 1};
+  const MatrixView<T> ds{grad_scores.data(), queries, keys, stride, 1};
   gemm_serial(grads.query.data, grads.query.stride, ds, k.view(), GemmStart<T>{}, workspace.data());
   k.add_rows_not_finite(
       grads.query.data, grads.query.stride, queries, [&](Index i, Index j) { return ds(i, j); }, allows);

@@ -58,8 +58,8 @@ void log_softmax_row(Index n, const T* x, T* y) {
   using P = Packet<T>;
   const T pivot = softmax_pivot(n, x);
   const T total = sum_row<T>(n, [&](auto at) { return exp(at.load(x) - P(pivot)); });
-  const P logsumexp(pivot + (total == T(0) ? T(0) : std::log(total)));
-  for_row<T>(n, [&](auto at) { at.store(y, at.load(x) - logsumexp); });
+  const P largest(pivot), log_total(total == T(0) ? T(0) : std::log(total));
+  for_row<T>(n, [&](auto at) { at.store(y, (at.load(x) - largest) - log_total); });  // their sum would lose the log's digits
 }
 
 template <Number T>
