@@ -59,4 +59,18 @@ TEST_CASE("number_text: no zeros at the end") {
   CHECK(detail::number_text(0.5) == "0.5");
   CHECK(detail::number_text(100) == "100");
   CHECK(detail::number_text(-1.25) == "-1.25");
+  CHECK(detail::number_text(1e-12) == "1e-12");
+}
+
+TEST_CASE("check_value: numbers come in their shortest form, and texts may be put together when they are needed") {
+  CHECK_THROWS_WITH_AS(detail::check_value(false, "f", "eps", -1e-12, "0 or more"),
+                       "f: eps is -1e-12; expected 0 or more", ValueError);
+  CHECK_THROWS_WITH_AS(detail::check_value(false, "f", "n", 3, [] { return "a divisor of " + std::to_string(8); }),
+                       "f: n is 3; expected a divisor of 8", ValueError);
+  bool asked = false;
+  detail::check_value(true, "f", "n", 3, [&] {
+    asked = true;
+    return "";
+  });
+  CHECK(!asked);
 }

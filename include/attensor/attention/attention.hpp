@@ -42,7 +42,7 @@ inline void check_lengths(const char* function, const char* argument, const Leng
   check_extent(function, argument, *lengths, 0, batch, "the batch of query");
   for (Index b = 0; b < batch; ++b) {
     check_value((*lengths)(b) >= 0 && (*lengths)(b) <= longest, function, argument, (*lengths)(b),
-                "lengths in [0, " + std::to_string(longest) + "], the extent of the sequences, at [" + std::to_string(b) + "]");
+                [&] { return "lengths in [0, " + std::to_string(longest) + "], the extent of the sequences, at [" + std::to_string(b) + "]"; });
   }
 }
 
@@ -74,9 +74,10 @@ void check_attention(const char* function, const AttentionInputs<T>& in, const A
     check_extent(function, "relative_bias.table", table, 1, in.heads(), "the heads of query", in.query);
     const Index sides = options.relative_bias.bidirectional ? 2 : 1;
     check_value(table.extent(0) >= 2 * sides, function, "relative_bias.table's number of buckets", table.extent(0),
-                std::to_string(2 * sides) + " or more");
+                [&] { return std::to_string(2 * sides) + " or more"; });
     check_value(options.relative_bias.max_distance > table.extent(0) / sides / 2, function, "relative_bias.max_distance",
-                options.relative_bias.max_distance, "more than the buckets of exact distances, " + std::to_string(table.extent(0) / sides / 2));
+                options.relative_bias.max_distance,
+                [&] { return "more than the buckets of exact distances, " + std::to_string(table.extent(0) / sides / 2); });
   }
 }
 

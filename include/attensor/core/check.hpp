@@ -2,6 +2,8 @@
 /// \file
 /// What public functions check their arguments with. The comparison is inline, the message is built out of line.
 
+#include <charconv>
+
 #include "attensor/core/tensor.hpp"
 
 namespace attensor::inline ATTENSOR_ISA {
@@ -38,28 +40,28 @@ void check_same_shape(const char* function, const char* argument, const X& x, co
   }
 }
 
-/// `value` of an option is what it may be: "MultiHeadAttention: num_heads is 3; expected a divisor of embed_dim 4".
-template <class Value>
-void check_value(bool holds, const char* function, const char* argument, const Value& value, const std::string& expected) {
-  if (holds) [[likely]] return;
-  std::string text;
-  if constexpr (std::is_arithmetic_v<Value>) {
-    text = std::to_string(value);
-  } else {
-    text = value;
-  }
-  throw_error<ValueError>({function, ": ", argument, " is ", text, "; expected ", expected});
+/// A number in the shortest form that reads back as the same.
+inline std::string number_text(double value) {
+  std::array<char, 32> text;
+  const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), value);
+  return {text.data(), end};
 }
 
-/// A number in the shortest form, for messages.
-inline std::string number_text(double value) {
-  std::string text = std::to_string(value);
-  while (text.find('.') != std::string::npos && (text.back() == '0' || text.back() == '.')) {
-    const bool point = text.back() == '.';
-    text.pop_back();
-    if (point) break;
+/// `value` of an option is what it may be: "MultiHeadAttention: num_heads is 3; expected a divisor of embed_dim 4".
+/// `expected` is a text or, where it has to be put together, a function that gives one: as long as the value holds, nothing
+/// is taken from the heap.
+template <class Value, class Expected>
+void check_value(bool holds, const char* function, const char* argument, const Value& value, const Expected& expected) {
+  if (holds) [[likely]] return;
+  if constexpr (std::is_invocable_v<const Expected&>) {
+    check_value(false, function, argument, value, expected());
+  } else if constexpr (std::is_floating_point_v<Value>) {
+    throw_error<ValueError>({function, ": ", argument, " is ", number_text(value), "; expected ", expected});
+  } else if constexpr (std::is_arithmetic_v<Value>) {
+    throw_error<ValueError>({function, ": ", argument, " is ", std::to_string(value), "; expected ", expected});
+  } else {
+    throw_error<ValueError>({function, ": ", argument, " is ", value, "; expected ", expected});
   }
-  return text;
 }
 
 }  // namespace detail

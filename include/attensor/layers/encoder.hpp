@@ -51,7 +51,7 @@ struct Encoder {
   template <TensorLike<3> DY>
   Tensor<T, 3> backward(const DY& dy, const Saved& saved) {
     detail::check_value(saved.layers.size() == layers.size(), "Encoder::backward", "the number of saved layers", saved.layers.size(),
-                        std::to_string(layers.size()) + ", as forward of this encoder saves");
+                        [&] { return std::to_string(layers.size()) + ", as forward of this encoder saves"; });
     Tensor<T, 3> d = final_norm ? norm.backward(dy, saved.norm) : contiguous(dy);
     for (std::size_t i = layers.size(); i-- > 0;) d = layers[i].backward(d, saved.layers[i]);
     return d;

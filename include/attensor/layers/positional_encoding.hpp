@@ -80,7 +80,7 @@ struct LearnedPositionalEncoding {
   /// The row of one position. \throws ValueError unless 0 <= position < max_length
   View<const T, 1> at(Index position) const {
     detail::check_value(position >= 0 && position < max_length(), "LearnedPositionalEncoding::at", "position", position,
-                        "a position in [0, " + std::to_string(max_length()) + ")");
+                        [&] { return "a position in [0, " + std::to_string(max_length()) + ")"; });
     return weight.value[position];
   }
 
@@ -89,7 +89,7 @@ struct LearnedPositionalEncoding {
   void backward(const DY& dy) {
     detail::check_extent("LearnedPositionalEncoding::backward", "dy", dy, 2, weight.value.extent(1), "the width of weight", weight.value);
     detail::check_value(dy.shape()[1] <= max_length(), "LearnedPositionalEncoding::backward", "the length of dy", dy.shape()[1],
-                        "at most max_length " + std::to_string(max_length()));
+                        [&] { return "at most max_length " + std::to_string(max_length()); });
     T* to = detail::grad_of(weight).data();
     const auto rows = detail::rows(read(dy));
     const Index length = dy.shape()[1], width = rows.length();
