@@ -13,17 +13,17 @@ namespace attensor::inline ATTENSOR_ISA {
 namespace detail {
 
 /// `Rows` rows of C at one place of its columns; B's rows are contiguous.
-template <int Rows, Scalar T, class Place>
+template <Index Rows, Scalar T, class Place>
 void gemm_small_place(Place at, T* c, Index c_stride, const MatrixView<T>& a, Index row, const T* b, Index b_stride,
                       const GemmStart<T>& start) {
-  Packet<T> sum[Rows];
+  Packet<T> sum[static_cast<std::size_t>(Rows)];
   for (auto& s : sum) s = Packet<T>(T(0));
   for (Index l = 0; l < a.columns; ++l) {
     const Packet<T> right = at.load(b + l * b_stride);
-    for (int i = 0; i < Rows; ++i) sum[i] = fma(Packet<T>(a(row + i, l)), right, sum[i]);
+    for (Index i = 0; i < Rows; ++i) sum[i] = fma(Packet<T>(a(row + i, l)), right, sum[i]);
   }
   const Packet<T> first = start.bias ? at.load(start.bias) : Packet<T>(T(0));
-  for (int i = 0; i < Rows; ++i) {
+  for (Index i = 0; i < Rows; ++i) {
     T* to = c + (row + i) * c_stride;
     at.store(to, (start.accumulate ? at.load(to) : first) + sum[i]);
   }
