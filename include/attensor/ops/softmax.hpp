@@ -28,7 +28,7 @@ template <Number T>
 std::pair<T, T> softmax_row(Index n, const T* x, T* y) {
   using P = Packet<T>;
   const T pivot = softmax_pivot(n, x);
-  if (n <= P::lanes) {  // the same in one go, without a way through memory
+  if (P::lanes > 1 && n <= P::lanes) {  // the same in one go, without a way through memory (a single lane has no partial place)
     const PartialPlace<T> all{0, n};
     const P e = all.fill(exp(all.load(x) - P(pivot)), T(0));
     const T total = sum(e);
