@@ -92,6 +92,16 @@ PackedColumns<T> pack_columns(T* packed, const MatrixView<T>& b) {
   return {packed, b.rows, b.columns};
 }
 
+/// Element (l, j) of what was packed.
+template <Scalar T>
+T packed_element(const PackedColumns<T>& packed, Index l, Index j) {
+  using Kernel = GemmKernel<T>;
+  const Index block = gemm_depth_block(packed.depth), padded = Kernel::padded_columns(packed.columns);
+  const Index begin = l / block * block, depth = std::min(block, packed.depth - begin);
+  const Index panel = j / Kernel::panel * Kernel::panel, width = std::min(Kernel::panel, padded - panel);
+  return packed.data[begin * padded + panel * depth + (l - begin) * width + (j - panel)];
+}
+
 /// One tile of C on the calling thread: its rows times a range of packed columns that begins at a whole panel. `packed_rows`
 /// holds a.rows * gemm_depth_block(a.columns) elements.
 template <Scalar T>
@@ -108,11 +118,13 @@ void gemm_tile(T* c, Index c_stride, const MatrixView<T>& a, const PackedColumns
   }
 }
 
+inline constexpr Index gemm_tile_rows = 96;
+
 /// C = start + A B with B packed ahead. Tiles of C go to the threads; none of them changes a bit.
 template <Scalar T>
 void gemm(T* c, Index c_stride, const MatrixView<T>& a, const PackedColumns<T>& b, const GemmStart<T>& start = {}) {
   using Kernel = GemmKernel<T>;
-  constexpr Index tile_rows = 96;
+  constexpr Index tile_rows = gemm_tile_rows;
   const Index row_tiles = (a.rows + tile_rows - 1) / tile_rows;
   // Few rows: columns are cut too, as soon as a task keeps enough work of its own.
   Index tile_columns = b.columns;
@@ -133,54 +145,73 @@ void gemm(T* c, Index c_stride, const MatrixView<T>& a, const PackedColumns<T>& 
   });
 }
 
-/// C = start + A B for operands as they are.
+/// Columns that are packed at a time where they are used once: their panels stay in the cache until they are.
+template <Scalar T>
+Index gemm_column_chunk() {
+  constexpr Index panel = GemmKernel<T>::panel;
+  return std::max<Index>(1, 96 / panel) * panel;
+}
+
+/// How much a call of gemm_columns packs into, in elements.
 template <Number T>
-void gemm(T* c, Index c_stride, const MatrixView<T>& a, const MatrixView<T>& b, const GemmStart<T>& start = {}) {
+Index gemm_workspace_size(Index rows, Index columns, Index depth) {
+  if constexpr (has_packed_gemm<T>) {
+    const Index block = gemm_depth_block(depth);
+    return (rows * block + 31) / 32 * 32 + GemmKernel<T>::packed_size(block, std::min(columns, gemm_column_chunk<T>()));
+  } else {
+    return 0;
+  }
+}
+
+/// Columns [begin, end) of C = start + A B, packing both operands as it goes; begin is at a whole panel.
+template <Scalar T>
+void gemm_columns(T* c, Index c_stride, const MatrixView<T>& a, const MatrixView<T>& b, Index begin, Index end,
+                  const GemmStart<T>& start, T* workspace) {
+  using Kernel = GemmKernel<T>;
+  gemm_begin(c, c_stride, a.rows, begin, end, start);
+  const Index block = gemm_depth_block(b.rows), chunk = gemm_column_chunk<T>();
+  T* packed_columns = workspace + (a.rows * block + 31) / 32 * 32;
+  for (Index l = 0; l < b.rows; l += block) {
+    const Index depth = std::min(block, b.rows - l);
+    Kernel::pack_rows(workspace, a.column_range(l, depth));
+    for (Index j = begin; j < end; j += chunk) {
+      const Index next = std::min(j + chunk, end);
+      Kernel::pack_columns(packed_columns, b.row_range(l, depth), j, next);
+      Kernel::multiply(c + j, c_stride, workspace, packed_columns, a.rows, next - j, depth);
+    }
+  }
+}
+
+/// C = start + A B on the calling thread, with the same bits as gemm. Packs into `workspace`, gemm_workspace_size elements
+/// aligned to memory_alignment.
+template <Number T>
+void gemm_serial(T* c, Index c_stride, const MatrixView<T>& a, const MatrixView<T>& b, const GemmStart<T>& start, T* workspace) {
   if constexpr (has_packed_gemm<T>) {
     if (is_small_product(a, b)) return gemm_small(c, c_stride, a, b, start);
-    const Scratch<T> packed(packed_columns_size<T>(b.rows, b.columns));
-    gemm(c, c_stride, a, pack_columns(packed.data(), b), start);
+    gemm_columns(c, c_stride, a, b, 0, b.columns, start, workspace);
   } else {
     gemm_begin(c, c_stride, a.rows, 0, b.columns, start);
     gemm_unpacked(c, c_stride, a, b);
   }
 }
 
-#ifdef ATTENSOR_TEST_EXTERN_PRODUCTS  // attensor's own tests instantiate the kernels once, in tests/support/products.cpp
-extern template struct GemmKernel<float>;
-extern template struct GemmKernel<double>;
-#endif
-
-/// How much gemm_serial packs into, in elements.
+/// C = start + A B for operands as they are.
 template <Number T>
-Index gemm_workspace_size(Index rows, Index columns, Index depth) {
-  if constexpr (has_packed_gemm<T>) {
-    const Index block = gemm_depth_block(depth);
-    const Index aligned_rows = (rows * block + 31) / 32 * 32;
-    return aligned_rows + GemmKernel<T>::packed_size(block, columns);
-  } else {
-    return 0;
-  }
-}
-
-/// C = start + A B on the calling thread, with the same bits as gemm. Packs into `workspace`, aligned to memory_alignment.
-template <Number T>
-void gemm_serial(T* c, Index c_stride, const MatrixView<T>& a, const MatrixView<T>& b, const GemmStart<T>& start, T* workspace) {
+void gemm(T* c, Index c_stride, const MatrixView<T>& a, const MatrixView<T>& b, const GemmStart<T>& start = {}) {
   if constexpr (has_packed_gemm<T>) {
     if (is_small_product(a, b)) return gemm_small(c, c_stride, a, b, start);
-  }
-  gemm_begin(c, c_stride, a.rows, 0, b.columns, start);
-  if constexpr (has_packed_gemm<T>) {
-    using Kernel = GemmKernel<T>;
-    const Index block = gemm_depth_block(b.rows);
-    T* packed_columns = workspace + (a.rows * block + 31) / 32 * 32;
-    for (Index l = 0; l < b.rows; l += block) {
-      const Index depth = std::min(block, b.rows - l);
-      Kernel::pack_rows(workspace, a.column_range(l, depth));
-      Kernel::pack_columns(packed_columns, b.row_range(l, depth), 0, b.columns);
-      Kernel::multiply(c, c_stride, workspace, packed_columns, a.rows, b.columns, depth);
+    if (a.rows > gemm_tile_rows) {
+      const Scratch<T> packed(packed_columns_size<T>(b.rows, b.columns));
+      return gemm(c, c_stride, a, pack_columns(packed.data(), b), start);
     }
+    const Index chunk = gemm_column_chunk<T>();  // one tile of rows: each column is used once
+    const Index grain = grain_for(a.rows * chunk * b.rows / 16) * chunk;
+    parallel_chunks(b.columns, grain, [&](Index begin, Index end) {
+      const Scratch<T> workspace(gemm_workspace_size<T>(a.rows, end - begin, b.rows));
+      gemm_columns(c, c_stride, a, b, begin, end, start, workspace.data());
+    });
   } else {
+    gemm_begin(c, c_stride, a.rows, 0, b.columns, start);
     gemm_unpacked(c, c_stride, a, b);
   }
 }

@@ -141,3 +141,8 @@ void GemmKernel<T>::run(T* c, Index c_stride, const T* packed_rows, const T* pac
 
 }  // namespace detail
 }  // namespace attensor::inline ATTENSOR_ISA
+
+#ifdef ATTENSOR_TEST_EXTERN_PRODUCTS  // attensor's own tests instantiate the kernels once, in tests/support/products.cpp
+extern template struct attensor::detail::GemmKernel<float>;
+extern template struct attensor::detail::GemmKernel<double>;
+#endif

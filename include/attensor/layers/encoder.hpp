@@ -34,6 +34,14 @@ struct Encoder {
     if (final_norm) norm = LayerNorm<T>(options.layer.embed_dim, options.layer.eps);
   }
 
+  /// As Linear::pack and unpack.
+  void pack() {
+    for (auto& layer : layers) layer.pack();
+  }
+  void unpack() {
+    for (auto& layer : layers) layer.unpack();
+  }
+
   /// x [B, S, E] -> [B, S, E]; every layer gets the same options.
   template <TensorLike<3> X>
   Tensor<T, 3> forward(const X& x, const AttentionOptions<T>& options = {}, Saved* saved = nullptr) const {

@@ -57,6 +57,10 @@ struct EncoderLayer {
         dropout(options.dropout),
         norm_first(options.norm_first) {}
 
+  /// As Linear::pack and unpack.
+  void pack() { self_attn.pack(), feed_forward.pack(); }
+  void unpack() { self_attn.unpack(), feed_forward.unpack(); }
+
   /// x [B, S, E] -> [B, S, E]. Dropout is active where the options carry an Rng.
   /// \throws ShapeError if the width of x is not embed_dim or a mask does not broadcast
   template <TensorLike<3> X>

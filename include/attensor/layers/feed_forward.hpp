@@ -44,6 +44,10 @@ struct FeedForward {
     linear2 = Linear<T>({.in_dim = hidden_dim, .out_dim = options.embed_dim, .bias = options.bias}, rng);
   }
 
+  /// As Linear::pack and unpack.
+  void pack() { linear1.pack(), linear2.pack(); }
+  void unpack() { linear1.unpack(), linear2.unpack(); }
+
   /// The shape of x [..., embed_dim]. \throws ShapeError if the width does not fit
   template <TensorLike X>
   auto forward(const X& x, Rng* rng = nullptr, Saved* saved = nullptr) const {
@@ -56,7 +60,7 @@ struct FeedForward {
       saved->linear2.x = empty<T>({rows, width});
       activate(saved->hidden.data(), saved->linear2.x.data(), rows * width);
       if (mask.active()) detail::apply_dropout(mask, rows * width, saved->linear2.x.data(), saved->linear2.x.data());
-      return linear(saved->linear2.x, linear2.weight.value, linear2.bias.value).reshape(x.shape());
+      return linear2.forward(saved->linear2.x).reshape(x.shape());
     }
     activate(hidden.data(), hidden.data(), rows * width);
     if (mask.active()) detail::apply_dropout(mask, rows * width, hidden.data(), hidden.data());

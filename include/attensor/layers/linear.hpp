@@ -22,6 +22,13 @@ Tensor<T, Rank> uniform_for_linear(const Shape<Rank>& shape, Index in_dim, Rng& 
   return uniform<T>(shape, rng, {.low = -bound, .high = bound});
 }
 
+inline void check_unpacked(const char* function, bool is_packed) {
+  if (is_packed) [[unlikely]] {
+    throw_error<ValueError>({function, ": the layer is packed for inference and has no weights to change, load or save; expected "
+                                       "one that is not (call unpack() first)"});
+  }
+}
+
 template <Scalar T>
 void add_to(Index n, const T* x, T* y) {
   parallel_chunks(n, 16384, [&](Index begin, Index end) {
@@ -51,13 +58,27 @@ struct Linear {
     if (options.bias) bias.value = detail::uniform_for_linear<T>(Shape{options.out_dim}, options.in_dim, rng);
   }
 
-  Index in_dim() const { return weight.value.extent(1); }
-  Index out_dim() const { return weight.value.extent(0); }
+  Index in_dim() const { return is_packed() ? packed_.in_dim() : weight.value.extent(1); }
+  Index out_dim() const { return is_packed() ? packed_.out_dim() : weight.value.extent(0); }
+
+  /// For inference with few rows: lays the weight out once. The weight moves: until unpack() there is none to train, to load or
+  /// to save, so none can differ from what forward uses. Results keep their bits.
+  void pack() {
+    if (is_packed()) return;
+    packed_ = PackedWeight<T>(weight.value);
+    weight = {};
+  }
+  void unpack() {
+    if (!is_packed()) return;
+    weight.value = packed_.unpack();
+    packed_ = {};
+  }
+  bool is_packed() const { return !packed_.empty(); }
 
   /// [..., in] -> [..., out]. \throws ShapeError if the width of x is not in_dim
   template <TensorLike X>
   auto forward(const X& x, Saved* saved = nullptr) const {
-    auto y = linear(x, weight.value, bias.value);
+    auto y = is_packed() ? linear(x, packed_, bias.value) : linear(x, weight.value, bias.value);
     if (saved) saved->x = contiguous(x).reshape(Shape{detail::rows(read(x)).count(), in_dim()});
     return y;
   }
@@ -65,6 +86,7 @@ struct Linear {
   /// Gradient of the input, [..., in]; adds to the parameters' grad. \throws ShapeError if dy does not fit what was saved
   template <TensorLike DY>
   auto backward(const DY& dy, const Saved& saved) {
+    detail::check_unpacked("Linear::backward", is_packed());
     constexpr std::size_t last = rank_v<DY> - 1;
     const detail::RowMatrix<T> grad(dy);
     detail::check_extent("Linear::backward", "dy", dy, last, out_dim(), "the output width of weight", weight.value);
@@ -78,10 +100,14 @@ struct Linear {
     detail::linear_backward_x(grad.view(), detail::matrix_view<T>(weight.value), dx.data());
     return dx;
   }
+
+ private:
+  PackedWeight<T> packed_;
 };
 
 template <InstanceOf<Linear> Self, class Visit>
 void visit_parameters(Self& self, Visit&& visit, const ParameterPath& path = {}) {
+  detail::check_unpacked("visit_parameters", self.is_packed());
   visit(path / "weight", self.weight);
   if (!self.bias.value.empty()) visit(path / "bias", self.bias);
 }

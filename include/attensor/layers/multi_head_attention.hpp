@@ -92,6 +92,30 @@ struct MultiHeadAttention {
   Index head_dim() const { return embed_dim() / num_heads; }
   Index key_width() const { return num_kv_heads * head_dim(); }
 
+  /// As Linear::pack and unpack.
+  void pack() {
+    if (is_packed()) return;
+    for (int part = 0; part < 3; ++part) packed_[part] = PackedWeight<T>(weight_view(part));
+    is_merged_ = has_merged_weight();
+    in_proj_weight = q_proj_weight = k_proj_weight = v_proj_weight = {};
+    out_proj.pack();
+  }
+  void unpack() {
+    if (!is_packed()) return;
+    if (is_merged_) in_proj_weight.value = empty<T>({embed_dim() + 2 * key_width(), embed_dim()});
+    for (int part = 0; part < 3; ++part) {
+      Tensor<T, 2> weight = packed_[part].unpack();
+      if (is_merged_) {
+        std::copy_n(weight.data(), weight.size(), in_proj_weight.value.data() + part_begin(part) * embed_dim());
+      } else {
+        own_weight(part).value = std::move(weight);
+      }
+      packed_[part] = {};
+    }
+    out_proj.unpack();
+  }
+  bool is_packed() const { return !packed_[0].empty(); }
+
   /// Self-attention: x [B, S, E] -> [B, S, E]. Many threads may share one const layer.
   /// \throws ShapeError if the width of x is not embed_dim or a mask does not broadcast
   template <TensorLike<3> X>
@@ -128,6 +152,7 @@ struct MultiHeadAttention {
   /// `option_grads` where it is given. \throws ShapeError if dy does not fit what was saved; ValueError after cross-attention
   template <TensorLike<3> DY>
   Tensor<T, 3> backward(const DY& dy, const Saved& saved, AttentionGrads<T>* option_grads = nullptr) {
+    detail::check_unpacked("MultiHeadAttention::backward", is_packed());
     detail::check_value(saved.key.empty() || saved.query.empty(), "MultiHeadAttention::backward", "saved", "from cross-attention",
                         "what self-attention saved (backward_cross takes the other)");
     Tensor<T, 3> grad_projected = empty_like(saved.projected);
@@ -155,6 +180,7 @@ struct MultiHeadAttention {
   /// Gradients of query, key and value after cross-attention; adds to the parameters' grad.
   template <TensorLike<3> DY>
   Grads backward_cross(const DY& dy, const Saved& saved, AttentionGrads<T>* option_grads = nullptr) {
+    detail::check_unpacked("MultiHeadAttention::backward_cross", is_packed());
     Tensor<T, 3> dq = empty_like(saved.projected), dk = empty_like(saved.projected_key), dv = empty_like(saved.projected_value);
     backward_heads(dy, saved, cross_inputs(saved.projected, saved.projected_key, saved.projected_value), split_heads(dq, num_heads),
                    split_heads(dk, num_kv_heads), split_heads(dv, num_kv_heads), option_grads);
@@ -193,14 +219,23 @@ struct MultiHeadAttention {
 
   template <TensorLike<3> X>
   Tensor<T, 3> project(const char* name, const X& x, int part) const {
-    const auto weight = weight_view(part);
-    detail::check_extent("MultiHeadAttention", name, x, 2, weight.extent(1), "the width that its projection takes");
-    return linear(x, weight, bias_view(part));
+    const Index width = is_packed() ? packed_[part].in_dim() : weight_view(part).extent(1);
+    detail::check_extent("MultiHeadAttention", name, x, 2, width, "the width that its projection takes");
+    return is_packed() ? linear(x, packed_[part], bias_view(part)) : linear(x, weight_view(part), bias_view(part));
   }
   template <TensorLike<3> X>
   Tensor<T, 3> project_self(const X& x) const {
     detail::check_extent("MultiHeadAttention", "x", x, 2, embed_dim(), "embed_dim");
-    if (has_merged_weight()) return linear(x, in_proj_weight.value, in_proj_bias.value);
+    if (is_packed() && is_merged_) {
+      Tensor<T, 3> projected = empty<T>({x.shape()[0], x.shape()[1], embed_dim() + 2 * key_width()});
+      const detail::RowMatrix<T> in(x);
+      for (int part = 0; part < 3; ++part) {
+        const auto bias = bias_view(part);
+        packed_[part].multiply(in.view(), bias.data(), projected.data() + part_begin(part), projected.extent(2));
+      }
+      return projected;
+    }
+    if (!is_packed() && has_merged_weight()) return linear(x, in_proj_weight.value, in_proj_bias.value);
     throw_error<ValueError>({"MultiHeadAttention: key_dim or value_dim differ from embed_dim; expected query, key and value"});
   }
   Tensor<T, 3> project_backward(const Tensor<T, 3>& grad_projected, const Tensor<T, 3>& x, int part) {
@@ -231,7 +266,7 @@ struct MultiHeadAttention {
     Tensor<T, 3> merged = empty<T>({in.batch(), in.queries(), embed_dim()});
     Tensor<T, 3> logsumexp = empty<T>({in.batch(), num_heads, in.queries()});
     detail::attention_forward(in, options, mask, split_heads(merged, num_heads), logsumexp.view());
-    Tensor<T, 3> y = linear(merged, out_proj.weight.value, out_proj.bias.value);
+    Tensor<T, 3> y = out_proj.forward(merged);
     if (saved) {
       saved->merged = std::move(merged);
       saved->logsumexp = std::move(logsumexp);
@@ -257,10 +292,14 @@ struct MultiHeadAttention {
     detail::attention_backward(grad_heads, in, saved.mask, saved.options, nullptr, grad_query, grad_key, grad_value, grads);
     if (option_grads) *option_grads = std::move(grads);
   }
+
+  PackedWeight<T> packed_[3];
+  bool is_merged_ = true;  // whether unpack() puts the three into in_proj_weight
 };
 
 template <InstanceOf<MultiHeadAttention> Self, class Visit>
 void visit_parameters(Self& self, Visit&& visit, const ParameterPath& path = {}) {
+  detail::check_unpacked("visit_parameters", self.is_packed());
   if (self.q_proj_weight.value.empty()) {
     visit(path / "in_proj_weight", self.in_proj_weight);
   } else {

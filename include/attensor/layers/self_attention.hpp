@@ -53,6 +53,10 @@ struct SelfAttention {
     if (has_output_projection) W_O = Linear<T>({.in_dim = value_dim, .out_dim = embed, .bias = options.bias}, rng);
   }
 
+  /// As Linear::pack and unpack.
+  void pack() { W_Q.pack(), W_K.pack(), W_V.pack(), has_output_projection ? W_O.pack() : void(); }
+  void unpack() { W_Q.unpack(), W_K.unpack(), W_V.unpack(), W_O.unpack(); }
+
   /// x [B, S, embed_dim] -> [B, S, d_v], or [B, S, embed_dim] with an output projection.
   /// \throws ShapeError if the width of x is not embed_dim or a mask does not broadcast
   template <TensorLike<3> X>

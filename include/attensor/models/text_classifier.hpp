@@ -61,6 +61,10 @@ struct TextClassifier {
         classifier({.in_dim = options.embed_dim, .out_dim = options.num_classes}, rng),
         pooling(options.pooling) {}
 
+  /// As Linear::pack and unpack.
+  void pack() { encoder.pack(), classifier.pack(); }
+  void unpack() { encoder.unpack(), classifier.unpack(); }
+
   /// ids [B, S] -> logits [B, num_classes]. Dropout is active where the options carry an Rng; a mask in the options joins that
   /// of the padding. \throws ValueError for an id out of range; ShapeError for sequences without a first token to pool
   template <TensorLike<2> Ids>

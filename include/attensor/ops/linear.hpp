@@ -22,6 +22,60 @@ struct LinearGrads {
   Tensor<T, 1> bias;    ///< [out]
 };
 
+/// A weight [out, in] laid out once for products with few rows, which would spend most of their time on laying it out. It is a
+/// copy: what happens to the weight that it was made from does not reach it. Products have the same bits either way.
+template <Scalar T>
+class PackedWeight {
+ public:
+  PackedWeight() = default;
+  template <TensorLike<2> W>
+  explicit PackedWeight(const W& weight) : out_dim_(weight.shape()[0]), in_dim_(weight.shape()[1]) {
+    static_assert(std::same_as<scalar_t<W>, T>);
+    const detail::MatrixView<T> columns = detail::MatrixView<T>{weight.data(), out_dim_, in_dim_, weight.strides()[0], 1}.transposed();
+    if constexpr (detail::has_packed_gemm<T>) {
+      elements_ = attensor::empty<T>({detail::packed_columns_size<T>(in_dim_, out_dim_)});
+      detail::pack_columns(elements_.data(), columns);
+    } else {
+      elements_ = contiguous(weight).reshape(Shape{out_dim_ * in_dim_});
+    }
+  }
+
+  Index out_dim() const { return out_dim_; }
+  Index in_dim() const { return in_dim_; }
+  bool empty() const { return elements_.empty(); }
+
+  /// The weight again, [out, in], to the bit.
+  Tensor<T, 2> unpack() const {
+    auto weight = attensor::empty<T>({out_dim_, in_dim_});
+    for (Index j = 0; j < out_dim_; ++j) {
+      for (Index l = 0; l < in_dim_; ++l) {
+        if constexpr (detail::has_packed_gemm<T>) {
+          weight(j, l) = detail::packed_element(columns(), l, j);
+        } else {
+          weight(j, l) = elements_(j * in_dim_ + l);
+        }
+      }
+    }
+    return weight;
+  }
+
+  /// y [x.rows, out] = x W^T + bias, its rows y_stride apart.
+  void multiply(const detail::MatrixView<T>& x, const T* bias, T* y, Index y_stride) const {
+    if constexpr (detail::has_packed_gemm<T>) {
+      detail::gemm(y, y_stride, x, columns(), detail::GemmStart<T>{bias, false});
+    } else {
+      const detail::MatrixView<T> weight{elements_.data(), out_dim_, in_dim_, in_dim_, 1};
+      detail::gemm(y, y_stride, x, weight.transposed(), detail::GemmStart<T>{bias, false});
+    }
+  }
+
+ private:
+  detail::PackedColumns<T> columns() const { return {elements_.data(), in_dim_, out_dim_}; }
+
+  Tensor<T, 1> elements_;
+  Index out_dim_ = 0, in_dim_ = 0;
+};
+
 namespace detail {
 
 /// All rows of a tensor as one matrix: in place where rows lie at equal steps, else as a copy that this object keeps.
@@ -110,6 +164,22 @@ auto linear(const X& x, const W& weight, const B& bias) {
 template <TensorLike X, TensorLike<2> W>
 auto linear(const X& x, const W& weight) {
   return linear(x, weight, Tensor<scalar_t<W>, 1>{});
+}
+
+/// The same with a weight packed ahead, and the same bits. An empty bias is none.
+template <TensorLike X, TensorLike<1> B>
+auto linear(const X& x, const PackedWeight<scalar_t<X>>& weight, const B& bias) {
+  require_same_scalar<X, B>();
+  using T = scalar_t<X>;
+  constexpr std::size_t last = rank_v<X> - 1;
+  detail::check_extent("linear", "x", x, last, weight.in_dim(), "the input width of the packed weight");
+  if (bias.size() > 0) detail::check_extent("linear", "bias", bias, 0, weight.out_dim(), "the output width of the packed weight");
+  auto shape = x.shape();
+  shape[last] = weight.out_dim();
+  auto y = empty<T>(shape);
+  const detail::RowMatrix<T> in(x);
+  weight.multiply(in.view(), bias.size() > 0 ? bias.data() : nullptr, y.data(), weight.out_dim());
+  return y;
 }
 
 /// The derivative of sum(linear(x, weight, bias) * dy) with respect to x, weight and bias. Fresh tensors; nothing is added to
