@@ -1,4 +1,7 @@
 // Handwritten digits, read as sequences: each row of an image of 8 x 8 pixels is a token.
+//
+// The learning rate warms up and falls along a cosine, and labels are smoothed. With --schedule constant --smoothing 0
+// it is the plain recipe: about 1 point less on the test images, and more spread from seed to seed.
 
 #include <fstream>
 #include <iostream>
@@ -11,6 +14,7 @@
 #include "attensor/io/safetensors_module.hpp"
 #include "attensor/ops/cross_entropy.hpp"
 #include "attensor/optim/adam.hpp"
+#include "attensor/optim/schedule.hpp"
 #include "digit_classifier.hpp"
 
 using namespace attensor;
@@ -38,20 +42,36 @@ struct Data {
   }
 };
 
-void train(example::DigitClassifier<float>& model, const Data& data, Index epochs, double learning_rate, Rng& rng) {
-  AdamW<float> optimizer({.learning_rate = learning_rate, .weight_decay = 0.01});
+struct TrainingOptions {
+  Index epochs = 30;
+  double learning_rate = 2e-3, smoothing = 0.1;
+  std::string schedule = "cosine";
+};
+
+void train(example::DigitClassifier<float>& model, const Data& data, const TrainingOptions& options, Rng& rng) {
+  if (options.schedule != "cosine" && options.schedule != "constant") {
+    throw ValueError("digits: --schedule is " + options.schedule + "; expected cosine or constant");
+  }
+  AdamW<float> optimizer({.learning_rate = options.learning_rate, .weight_decay = 0.01});
+  const Index epoch_steps = (training_count + batch_size - 1) / batch_size;
+  const ScheduleOptions rates{.learning_rate = options.learning_rate,
+                              .warmup_steps = 2 * epoch_steps,
+                              .total_steps = std::max<Index>(3, options.epochs) * epoch_steps};
+  const CrossEntropyOptions loss{.label_smoothing = options.smoothing};
   example::DigitClassifier<float>::Saved saved;
-  example::Progress progress(epochs, training_count);
-  for (Index epoch = 0; epoch < epochs; ++epoch) {
+  example::Progress progress(options.epochs, training_count);
+  Index step = 0;
+  for (Index epoch = 0; epoch < options.epochs; ++epoch) {
     const auto order = example::shuffled(training_count, rng);
     example::for_batches(training_count, batch_size, [&](Index begin, Index end) {
       const auto images = example::pick(data.images, order, begin, end);
       const auto labels = example::pick(data.labels, order, begin, end);
+      if (options.schedule == "cosine") optimizer.options.learning_rate = cosine_schedule(step++, rates);
       zero_grad(model);
       const auto logits = model.forward(images, &rng, &saved);
-      model.backward(cross_entropy_backward(logits, labels), saved);
+      model.backward(cross_entropy_backward(logits, labels, loss), saved);
       optimizer.step(model);
-      progress.step(end - begin, static_cast<double>(cross_entropy(logits, labels)));
+      progress.step(end - begin, static_cast<double>(cross_entropy(logits, labels, loss)));
     });
   }
   progress.finish();
@@ -59,20 +79,21 @@ void train(example::DigitClassifier<float>& model, const Data& data, Index epoch
 
 void run(int argc, char** argv) {
   example::DigitClassifierOptions options;
-  Index epochs = 30;
+  TrainingOptions training;
   std::uint64_t seed = 1;
   int threads = 0;
-  double learning_rate = 2e-3;
   std::string save, load, path = ATTENSOR_EXAMPLES_DIR "/digits/digits.csv";
   example::CommandLine line("digits", "Learns to read handwritten digits.");
-  line.option("--epochs", epochs, "passes over the 1,437 images");
+  line.option("--epochs", training.epochs, "passes over the 1,437 images");
   line.option("--seed", seed, "of parameters, order and dropout");
   line.option("--threads", threads, "0: all processors; results do not depend on it");
   line.option("--heads", options.num_heads, "of each layer, a divisor of --dim");
   line.option("--dim", options.embed_dim, "width of the embedding");
   line.option("--layers", options.num_layers, "of the encoder");
   line.option("--dropout", options.dropout, "probability");
-  line.option("--lr", learning_rate, "learning rate of AdamW");
+  line.option("--lr", training.learning_rate, "learning rate of AdamW, the largest");
+  line.option("--schedule", training.schedule, "of the learning rate, cosine or constant");
+  line.option("--smoothing", training.smoothing, "of the labels");
   line.option("--save", save, "write the model to this safetensors file");
   line.option("--load", load, "start with the model in this file; with --epochs 0 it is only tested");
   line.option("--data", path, "the images");
@@ -85,7 +106,7 @@ void run(int argc, char** argv) {
   example::DigitClassifier<float> model(options, rng);
   if (!load.empty()) load_safetensors(load, model);
   std::cout << count_parameters(model) << " parameters\n";
-  train(model, data, epochs, learning_rate, rng);
+  train(model, data, training, rng);
 
   const auto test_images = contiguous(slice(data.images, 0, training_count, count));
   const auto test_labels = contiguous(slice(data.labels, 0, training_count, count));
