@@ -74,7 +74,6 @@ void reference_weights(const HeadMatrix<const T>& query, const HeadMatrix<const 
     std::fill(row, row + begin, T(0));
     std::fill(row + end, row + keys, T(0));
     const auto [pivot, total] = softmax_row(end - begin, row + begin, row + begin);
-    for (Index j = begin; terms.mask.data && j < end; ++j) row[j] = terms.mask(i, j) ? row[j] : T(0);  // also in a row of NaN
     T own = total == T(0) ? masked : pivot + std::log(total);
     if (terms.sink) {  // the sink joins the sum: everything is scaled by how much of it is left
       const T sink = *terms.sink;
@@ -87,6 +86,7 @@ void reference_weights(const HeadMatrix<const T>& query, const HeadMatrix<const 
       for_row<T>(end - begin, [&](auto at) { at.store(row + begin, at.load(row + begin) * share); });
       own = joined;
     }
+    for (Index j = begin; terms.mask.data && j < end; ++j) row[j] = terms.mask(i, j) ? row[j] : T(0);  // also in a row of NaN
     if (logsumexp) logsumexp[i] = own;
   }
 }
