@@ -240,8 +240,10 @@ Tensor<scalar_t<Q>, 4> attention_weights(const Q& query, const K& key, const Att
   parallel_for(in.batch() * in.heads(), detail::grain_for(detail::head_cost(in)), [&](Index task) {
     const Index b = task / in.heads(), h = task % in.heads();
     const auto terms = detail::score_terms(options, b, h, in.queries(), in.keys(), in.query.extent(3));
-    detail::reference_weights<T>(detail::head_matrix(in.query, b, h), detail::head_matrix(in.key, b, h / group), terms,
-                                 weights[b][h].data(), in.keys(), nullptr);
+    const detail::Participants<T> takes_part(terms);
+    const auto seen_query = takes_part.query_rows(detail::head_matrix(in.query, b, h));
+    const auto seen_key = takes_part.key_rows(detail::head_matrix(in.key, b, h / group));
+    detail::reference_weights<T>(seen_query.rows(), seen_key.rows(), takes_part.trimmed(), weights[b][h].data(), in.keys(), nullptr);
   });
   return weights;
 }

@@ -25,29 +25,52 @@ HeadMatrix<T> head_matrix(const View<T, 4>& x, Index batch, Index head) {
   return {x.data() + batch * x.stride(0) + head * x.stride(1), x.extent(2), x.extent(3), x.stride(2)};
 }
 
-/// The rows of an operand, prepared so that what a query may not see cannot reach it through a product: 0 * NaN is NaN. Rows
-/// that nobody sees are never read; rows that hold a NaN or an infinity are left out and added one by one, where allowed.
+/// The rows of an operand that some allowed pair touches. The others are never read; zeros stand in their place.
 template <Number T>
-class GuardedRows {
+class SeenRows {
  public:
   /// `seen(row)`: whether any pair with this row is allowed.
   template <class Seen>
-  GuardedRows(const HeadMatrix<const T>& x, Index count, Seen&& seen) : source_(x), view_{x.data, count, x.columns, x.stride, 1} {
-    bool all_seen = true;
-    for (Index i = 0; i < count && all_seen; ++i) all_seen = seen(i);
-    if (all_seen && all_finite(count)) return;
+  SeenRows(const HeadMatrix<const T>& x, Index count, bool all_seen, Seen&& seen) : rows_{x.data, count, x.columns, x.stride} {
+    if (!all_seen) {
+      all_seen = true;
+      for (Index i = 0; i < count && all_seen; ++i) all_seen = seen(i);
+    }
+    if (all_seen) return;
     copy_ = Scratch<T>(count * x.columns);
-    not_finite_ = Scratch<Index>(count);
     for (Index i = 0; i < count; ++i) {
-      const bool used = seen(i);
-      if (used && is_finite(i)) {
-        std::copy_n(x.row(i), x.columns, &copy_[i * x.columns]);
+      T* to = copy_.data() + i * x.columns;
+      seen(i) ? std::copy_n(x.row(i), x.columns, to) : std::fill_n(to, x.columns, T(0));
+    }
+    rows_ = {copy_.data(), count, x.columns, x.columns};
+  }
+
+  const HeadMatrix<const T>& rows() const { return rows_; }
+
+ private:
+  HeadMatrix<const T> rows_;
+  Scratch<T> copy_{0};
+};
+
+/// The same for an operand whose product with a weight of 0 has to be 0, and 0 * NaN is not: rows that hold a NaN or an infinity
+/// are left out and added one by one, where allowed.
+template <Number T>
+class GuardedRows {
+ public:
+  explicit GuardedRows(const SeenRows<T>& x) : source_(x.rows()), view_(source_) {
+    if (all_finite()) return;
+    copy_ = Scratch<T>(source_.rows * source_.columns);
+    not_finite_ = Scratch<Index>(source_.rows);
+    for (Index i = 0; i < source_.rows; ++i) {
+      T* to = copy_.data() + i * source_.columns;
+      if (is_finite(i)) {
+        std::copy_n(source_.row(i), source_.columns, to);
       } else {
-        std::fill_n(&copy_[i * x.columns], x.columns, T(0));
-        if (used) not_finite_[not_finite_count_++] = i;
+        std::fill_n(to, source_.columns, T(0));
+        not_finite_[not_finite_count_++] = i;
       }
     }
-    view_ = {copy_.data(), count, x.columns, x.columns, 1};
+    view_ = {copy_.data(), source_.rows, source_.columns, source_.columns, 1};
   }
 
   const MatrixView<T>& view() const { return view_; }
@@ -70,9 +93,9 @@ class GuardedRows {
     const T* row = source_.row(i);
     return sum_row<T>(source_.columns, [&](auto at) { return at.load(row) * Packet<T>(T(0)); }) == T(0);
   }
-  bool all_finite(Index count) const {
+  bool all_finite() const {
     Packet<T> zero(T(0));
-    for (Index i = 0; i < count; ++i) {
+    for (Index i = 0; i < source_.rows; ++i) {
       const T* row = source_.row(i);
       for_row<T>(source_.columns, [&](auto at) { zero = fma(at.load(row), Packet<T>(T(0)), zero); });
     }
@@ -113,6 +136,13 @@ class Participants {
     return begin < end;
   }
   bool key(Index j) const { return terms_.mask.data ? keys_[j] : in_range(j); }
+  /// The rows of an operand that belong to queries, or to keys.
+  SeenRows<T> query_rows(const HeadMatrix<const T>& x) const {
+    return SeenRows<T>(x, terms_.queries, everything(), [&](Index i) { return query(i); });
+  }
+  SeenRows<T> key_rows(const HeadMatrix<const T>& x) const {
+    return SeenRows<T>(x, key_end_, everything(), [&](Index j) { return key(j); });
+  }
 
   /// The terms without the keys at the end that the mask hides from everybody: right padding is left out, and a padded
   /// sequence has the bits of the sequence alone.
@@ -123,6 +153,11 @@ class Participants {
   }
 
  private:
+  /// Nothing is masked: true without a look at each row, where that is plain to see.
+  bool everything() const {
+    return !terms_.mask.data && terms_.queries > 0 && terms_.keys > 0 && terms_.range(0) == terms_.range(terms_.queries - 1) &&
+           terms_.range(0) == std::pair<Index, Index>(0, terms_.keys);
+  }
   /// Queries i with lowest <= j - i - diagonal <= highest form a range of their own.
   bool in_range(Index j) const {
     const Index first = std::max<Index>(0, j - terms_.diagonal - terms_.highest);

@@ -115,10 +115,11 @@ void reference_forward(const HeadMatrix<const T>& query, const HeadMatrix<const 
   const Participants<T> takes_part(all_terms);
   const ScoreTerms<T> terms = takes_part.trimmed();
   const Index queries = terms.queries, keys = terms.keys;
-  const GuardedRows<T> values(value, keys, [&](Index j) { return takes_part.key(j); });
+  const SeenRows<T> q = takes_part.query_rows(query), k = takes_part.key_rows(key), v = takes_part.key_rows(value);
+  const GuardedRows<T> values(v);
   const Index stride = weights_stride<T>(keys);
   const Scratch<T> weights(queries * stride);
-  reference_weights(query, key, terms, weights.data(), stride, logsumexp);
+  reference_weights(q.rows(), k.rows(), terms, weights.data(), stride, logsumexp);
   if (dropout.active()) drop_weights(dropout, head_index, key.rows, terms, weights.data(), stride);
 
   const Scratch<T> workspace(gemm_workspace_size<T>(queries, value.columns, keys));
@@ -154,9 +155,9 @@ void reference_backward(const HeadMatrix<const T>& grad_output, const HeadMatrix
   const Participants<T> takes_part(all_terms);
   const ScoreTerms<T> terms = takes_part.trimmed();
   const Index queries = terms.queries, keys = terms.keys;
-  const auto is_query = [&](Index i) { return takes_part.query(i); };
-  const auto is_key = [&](Index j) { return takes_part.key(j); };
-  const GuardedRows<T> q(query, queries, is_query), grad_out(grad_output, queries, is_query), k(key, keys, is_key);
+  const SeenRows<T> seen_q = takes_part.query_rows(query), seen_grad_out = takes_part.query_rows(grad_output);
+  const SeenRows<T> seen_k = takes_part.key_rows(key), seen_v = takes_part.key_rows(value);
+  const GuardedRows<T> q(seen_q), grad_out(seen_grad_out), k(seen_k);
   const auto allows = [&](Index i, Index j) { return terms.allows(i, j); };
   const auto allows_transposed = [&](Index j, Index i) { return terms.allows(i, j); };
 
@@ -166,7 +167,7 @@ void reference_backward(const HeadMatrix<const T>& grad_output, const HeadMatrix
   const Index stride = weights_stride<T>(keys);
   const Scratch<T> weights(queries * stride), grad_scores(queries * stride), logsumexp(queries), shifts(queries);
   const Scratch<T> dropped(dropout.active() ? queries * stride : 0);
-  reference_weights(query, key, terms, weights.data(), stride, logsumexp.data());
+  reference_weights(seen_q.rows(), seen_k.rows(), terms, weights.data(), stride, logsumexp.data());
 
   // dV += (P * M)^T dO
   const T* used = weights.data();
@@ -181,8 +182,8 @@ void reference_backward(const HeadMatrix<const T>& grad_output, const HeadMatrix
       grads.value.data, grads.value.stride, keys, [&](Index j, Index i) { return used[i * stride + j]; }, allows_transposed);
 
   // dP = (dO V^T) * M; what is masked is replaced below, so a NaN in V needs no guard here
-  gemm_serial(grad_scores.data(), stride, MatrixView<T>(grad_output).row_range(0, queries),
-              MatrixView<T>(value).row_range(0, keys).transposed(), GemmStart<T>{}, workspace.data());
+  gemm_serial(grad_scores.data(), stride, MatrixView<T>(seen_grad_out.rows()), MatrixView<T>(seen_v.rows()).transposed(), GemmStart<T>{},
+              workspace.data());
   if (dropout.active()) drop_weights(dropout, head_index, key.rows, terms, grad_scores.data(), stride);
 
   const bool is_plain = !grads.scores && !grads.table && !grads.slope && terms.softcap == 0;  // nothing between dS and scale
