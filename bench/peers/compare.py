@@ -7,7 +7,8 @@
 Both sides get the same weights and inputs, and what they compute is compared before anything is timed. Then they take
 turns, ours first in one round and theirs first in the next, each in a process of its own that lives through all rounds
 with a fixed number of threads. A ratio is PyTorch's time by attensor's in one round; the table has the median and the
-range over the rounds. Times themselves are not printed: they say more about the machine and its neighbours.
+range over the rounds. Times themselves are not printed: they say more about the machine and its neighbours. On a machine
+that is busy with other work the ratios of several threads mean little: PyTorch's threads wait for each other by spinning.
 
 Needs Python with torch, safetensors and numpy (matplotlib for --plot), and attensor's programs bench_attensor_peer_worker,
 token_detection and digits, which a build of this tree leaves in --build.
@@ -243,6 +244,7 @@ def main():
     missing = [module for module in ("torch", "safetensors", "numpy") if not importlib.util.find_spec(module)]
     if missing:
         sys.exit(f"compare.py: Python has no {', '.join(missing)}; the peers are installed by hand, into an environment of their own")
+    busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     rows, header = [], "%-20s %-20s %7s  %-24s %6s  %s"
     print(header % COLUMNS)
     with tempfile.TemporaryDirectory() as folder:
@@ -252,6 +254,8 @@ def main():
                 rows.append(entry)
                 print(header % cells(entry), flush=True)
     print(*sorted(greetings), sep="\n")
+    if busy > 0.5:
+        print(f"the machine was busy before this run (load {busy:.1f}); run it again when it is idle")
     if arguments.markdown:
         write_markdown(arguments.markdown, rows)
     if arguments.plot:

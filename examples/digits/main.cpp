@@ -21,7 +21,7 @@ using namespace attensor;
 
 namespace {
 
-constexpr Index side = 8, classes = 10, training_count = 1437, count = 1797, batch_size = 64;
+constexpr Index side = 8, training_count = 1437, count = 1797, batch_size = 64;
 
 struct Data {
   Tensor<float, 3> images{Shape{count, side, side}};  // pixels in -1 .. 1

@@ -24,18 +24,8 @@ class CommandLine {
   /// `value` holds the default, and the value given once parse() was called. T is a number or a string.
   template <class T>
   void option(const std::string& name, T& value, const std::string& help) {
-    options_.push_back({name, help, text_of(value), [this, name, &value](const std::string& text) {
-                          if constexpr (std::is_same_v<T, std::string>) {
-                            value = text;
-                          } else {
-                            const char* const end = text.data() + text.size();
-                            const auto result = std::from_chars(text.data(), end, value);
-                            if (result.ec != std::errc() || result.ptr != end) {
-                              fail(name + " is " + text + "; expected a number" +
-                                   (std::is_integral_v<T> ? " without a point" : ""));
-                            }
-                          }
-                        }});
+    options_.push_back(
+        {name, help, text_of(value), [this, name, &value](const std::string& text) { set(name, text, value); }});
   }
 
   /// --help prints all options and ends the program.
@@ -70,6 +60,19 @@ class CommandLine {
     } else {
       std::array<char, 32> text;
       return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+    }
+  }
+
+  template <class T>
+  void set(const std::string& name, const std::string& text, T& value) const {
+    if constexpr (std::is_same_v<T, std::string>) {
+      value = text;
+    } else {
+      const char* const end = text.data() + text.size();
+      const auto result = std::from_chars(text.data(), end, value);
+      if (result.ec != std::errc() || result.ptr != end) {
+        fail(name + " is " + text + "; expected a number" + (std::is_integral_v<T> ? " without a point" : ""));
+      }
     }
   }
 

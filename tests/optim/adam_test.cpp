@@ -129,8 +129,7 @@ TEST_CASE("adam: a copy is a snapshot that goes on with the same bits") {
 }
 
 TEST_CASE("adam: options that make no sense are refused, at the start and when changed") {
-  CHECK_THROWS_WITH_AS(Adam<float>({.beta1 = 1}), "Adam: beta1 is 1; expected 0 or more, and below 1",
-                       ValueError);
+  CHECK_THROWS_WITH_AS(Adam<float>({.beta1 = 1}), "Adam: beta1 is 1; expected 0 or more, and below 1", ValueError);
   CHECK_THROWS_WITH_AS(Adam<float>({.beta2 = -0.5}), "Adam: beta2 is -0.5; expected 0 or more, and below 1",
                        ValueError);
   CHECK_THROWS_WITH_AS(AdamW<float>({.weight_decay = not_a_number}), "Adam: weight_decay is nan; expected 0 or more",

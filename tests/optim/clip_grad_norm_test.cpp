@@ -55,8 +55,8 @@ TEST_CASE("clip_grad_norm: with a NaN or an infinity the gradients stay, and the
   module.vector.grad = {0, static_cast<float>(infinity), 0, 0};
   CHECK_THROWS_WITH_AS(clip_grad_norm(module, {.error_if_nonfinite = true}),
                        "clip_grad_norm: the norm of the gradients is inf; expected a finite number", ValueError);
-  CHECK_THROWS_WITH_AS(clip_grad_norm(module, {.max_norm = -1}),
-                       "clip_grad_norm: max_norm is -1; expected 0 or more", ValueError);
+  CHECK_THROWS_WITH_AS(clip_grad_norm(module, {.max_norm = -1}), "clip_grad_norm: max_norm is -1; expected 0 or more",
+                       ValueError);
 }
 
 TEST_CASE("clip_grad_norm: the same bits at any number of threads") {

@@ -62,8 +62,7 @@ TEST_CASE("sgd: a parameter without a gradient stays, and one that gets it later
 }
 
 TEST_CASE("sgd: options that make no sense are refused") {
-  CHECK_THROWS_WITH_AS(Sgd<float>({.learning_rate = -1}), "Sgd: learning_rate is -1; expected 0 or more",
-                       ValueError);
+  CHECK_THROWS_WITH_AS(Sgd<float>({.learning_rate = -1}), "Sgd: learning_rate is -1; expected 0 or more", ValueError);
   CHECK_THROWS_WITH_AS(Sgd<float>({.momentum = not_a_number}), "Sgd: momentum is nan; expected 0 or more", ValueError);
   CHECK_THROWS_WITH_AS(Sgd<float>({.nesterov = true}), "Sgd: nesterov is true; expected a momentum above 0 with it",
                        ValueError);
