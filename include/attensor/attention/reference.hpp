@@ -214,7 +214,8 @@ void reference_backward(const HeadMatrix<const T>& grad_output, const HeadMatrix
     const P factor(is_plain ? terms.scale : T(1));
     for_row<T>(end - begin, [&](auto at) { at.store(ds + begin, at.load(p + begin) * (at.load(ds + begin) - P(shift)) * factor); });
     clear_masked(i, begin, end, ds);  // P = 0 there, but 0 times an infinite shift is not 0
-    if (grads.sink) *grads.sink -= std::exp(*terms.sink - logsumexp[i]) * shift;
+    const bool has_sum = real_part(logsumexp[i]) != -std::numeric_limits<double>::infinity();  // not even a sink's
+    if (grads.sink && has_sum) *grads.sink -= std::exp(*terms.sink - logsumexp[i]) * shift;
     if (grads.scores) std::copy_n(ds, keys, grads.scores + i * key.rows);
     for (Index j = begin; j < end && grads.table; ++j) grads.table[terms.bucket(i, j) * terms.table_stride] += ds[j];
     for (Index j = begin; j < end && grads.slope; ++j) {
