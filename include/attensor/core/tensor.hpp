@@ -198,12 +198,14 @@ concept TensorLike = requires { typename scalar_t<X>; } && (Rank == any_rank || 
 template <class X, std::size_t Rank = any_rank>
 concept Viewable = TensorLike<X, Rank> && requires(X&& x) { std::forward<X>(x).view(); };
 
-/// Mixing float and double in one call does not compile; the assertion names both.
+/// Mixing float and double in one call does not compile. `require_same_scalar<A, B>();` is a type and no function, so that its
+/// assertion is the first error and not the last.
 template <class A, class B>
-constexpr void require_same_scalar() {
+struct require_same_scalar {
   static_assert(std::same_as<scalar_t<A>, scalar_t<B>>,
                 "attensor: all tensors of one call have the same scalar type; convert with to<float>(x) or to<double>(x)");
-}
+  constexpr require_same_scalar() {}
+};
 
 /// What kernels take: a view to read of any tensor.
 template <TensorLike X>
