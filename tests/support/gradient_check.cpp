@@ -1,6 +1,9 @@
 #include "support/gradient_check.hpp"
 
 #include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
 #include <numeric>
 
 namespace attensor::inline ATTENSOR_ISA {
@@ -28,6 +31,35 @@ std::vector<Index> places(Index count, Rng& rng) {
 }  // namespace
 
 Index gradient_configurations() { return configurations; }
+
+namespace {
+
+/// Says at the end how many configurations were checked, and leaves the number in the file that the environment
+/// variable ATTENSOR_TEST_GRADIENT_COUNT names: gradients_count.cmake adds up those of all programs.
+struct GradientReport : doctest::IReporter {
+  explicit GradientReport(const doctest::ContextOptions&) {}
+
+  void test_run_end(const doctest::TestRunStats&) override {
+    const Index count = gradient_configurations();
+    if (count > 0) std::cout << count << " gradient configurations, ATTENSOR_TEST_SEED=" << test_seed() << '\n';
+    if (const char* path = std::getenv("ATTENSOR_TEST_GRADIENT_COUNT")) std::ofstream(path) << count << '\n';
+  }
+  void report_query(const doctest::QueryData&) override {}
+  void test_run_start() override {}
+  void test_case_start(const doctest::TestCaseData&) override {}
+  void test_case_reenter(const doctest::TestCaseData&) override {}
+  void test_case_end(const doctest::CurrentTestCaseStats&) override {}
+  void test_case_exception(const doctest::TestCaseException&) override {}
+  void subcase_start(const doctest::SubcaseSignature&) override {}
+  void subcase_end() override {}
+  void log_assert(const doctest::AssertData&) override {}
+  void log_message(const doctest::MessageData&) override {}
+  void test_case_skipped(const doctest::TestCaseData&) override {}
+};
+
+REGISTER_LISTENER("gradients", 1, GradientReport);
+
+}  // namespace
 
 namespace detail {
 
