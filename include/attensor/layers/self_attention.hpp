@@ -37,13 +37,15 @@ struct SelfAttention {
   };
 
   SelfAttention() = default;
-  /// \throws ValueError for a width below 1
+  /// \throws ValueError for a width below 1, or a dropout that is no probability
   SelfAttention(const SelfAttentionOptions& options, Rng& rng)
       : has_output_projection(options.output_projection), dropout(options.dropout) {
     constexpr const char* function = "SelfAttention";
     detail::check_value(options.embed_dim >= 1, function, "embed_dim", options.embed_dim, "1 or more");
     detail::check_value(options.key_dim >= 0, function, "key_dim", options.key_dim, "a width, or 0 for embed_dim");
     detail::check_value(options.value_dim >= 0, function, "value_dim", options.value_dim, "a width, or 0 for embed_dim");
+    detail::check_value(dropout >= 0 && dropout <= 1, function, "dropout", dropout, "a probability in [0, 1]");
+    detail::check_value(dropout >= 0 && dropout <= 1, function, "dropout", dropout, "a probability in [0, 1]");
     const Index embed = options.embed_dim;
     const Index key_dim = options.key_dim == 0 ? embed : options.key_dim;
     const Index value_dim = options.value_dim == 0 ? embed : options.value_dim;
