@@ -39,3 +39,10 @@
 #include "attensor/layers/self_attention.hpp"
 
 #include "attensor/models/text_classifier.hpp"
+
+#include "attensor/optim/adam.hpp"
+#include "attensor/optim/clip_grad_norm.hpp"
+#include "attensor/optim/schedule.hpp"
+#include "attensor/optim/sgd.hpp"
+
+#include "attensor/io/heatmap.hpp"

@@ -65,7 +65,9 @@ void check_attention(const char* function, const AttentionInputs<T>& in, const A
   check_value(options.window_left >= -1, function, "window_left", options.window_left, "0 or more, or -1 for no limit");
   check_value(options.window_right >= -1, function, "window_right", options.window_right, "0 or more, or -1 for no limit");
   check_value(options.softcap >= 0 && std::isfinite(options.softcap), function, "softcap", options.softcap, "a positive number, or 0 for none");
-  check_value(std::isfinite(options.scale.value_or(1)), function, "scale", options.scale.value_or(1), "a finite number");
+  const double scale = options.scale.value_or(1);
+  check_value(std::abs(scale) <= static_cast<double>(std::numeric_limits<decltype(std::abs(T()))>::max()), function, "scale", scale,
+              "a number that is finite in the scalar type");
   check_value(options.dropout >= 0 && options.dropout <= 1, function, "dropout", options.dropout, "a probability in [0, 1]");
   if (options.alibi_slopes) check_extent(function, "alibi_slopes", *options.alibi_slopes, 0, in.heads(), "the heads of query", in.query);
   if (options.sinks) check_extent(function, "sinks", *options.sinks, 0, in.heads(), "the heads of query", in.query);
@@ -218,7 +220,8 @@ AttentionGrads<scalar_t<Q>> scaled_dot_product_attention_backward(const G& grad_
   detail::check_attention(function, in, options);
   detail::check_same_shape(function, "result.output", result.output, "what the inputs give,", View<const T, 4>(nullptr, in.output_shape()));
   detail::check_same_shape(function, "grad_output", grad_output, "result.output", result.output);
-  if (grad_logsumexp) detail::check_same_shape(function, "grad_logsumexp", *grad_logsumexp, "result.logsumexp", result.logsumexp);
+  const View<const T, 3> logsumexp_shape(nullptr, Shape<3>{in.batch(), in.heads(), in.queries()});
+  if (grad_logsumexp) detail::check_same_shape(function, "grad_logsumexp", *grad_logsumexp, "the log-sum-exp of the inputs,", logsumexp_shape);
   AttentionGrads<T> grads{empty_like(query), empty_like(key), empty_like(value), {}, {}, {}, {}};
   const View<const T, 3> lse = grad_logsumexp ? grad_logsumexp->view() : View<const T, 3>();
   detail::attention_backward(read(grad_output), in, result.dropout, options, grad_logsumexp ? &lse : nullptr, grads.query.view(),

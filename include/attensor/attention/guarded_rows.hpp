@@ -75,14 +75,14 @@ class GuardedRows {
 
   const MatrixView<T>& view() const { return view_; }
 
-  /// C += factor(i, j) * row j for each row j that is not finite and each i with allows(i, j).
-  template <class Factor, class Allows>
-  void add_rows_not_finite(T* c, Index c_stride, Index rows, Factor&& factor, Allows&& allows) const {
+  /// C += A(i, j) * row j for each row j that is not finite and each i with allows(i, j).
+  template <class Allows>
+  void add_rows_not_finite(T* c, Index c_stride, const MatrixView<T>& a, Allows&& allows) const {
     for (Index n = 0; n < not_finite_count_; ++n) {
       const Index j = not_finite_[n];
-      for (Index i = 0; i < rows; ++i) {
+      for (Index i = 0; i < a.rows; ++i) {
         if (!allows(i, j)) continue;
-        for (Index d = 0; d < source_.columns; ++d) c[i * c_stride + d] += factor(i, j) * source_.row(j)[d];
+        for (Index d = 0; d < source_.columns; ++d) c[i * c_stride + d] += a(i, j) * source_.row(j)[d];
       }
     }
   }
@@ -114,16 +114,16 @@ template <Number T>
 class Participants {
  public:
   explicit Participants(const ScoreTerms<T>& terms) : terms_(terms), key_end_(terms.keys) {
-    if (!terms.mask.data) return;
+    if (!terms.hides_pairs()) return;
     keys_ = Scratch<bool>(terms.keys);
     queries_ = Scratch<bool>(terms.queries);
-    const bool one_row = terms.mask.row_stride == 0;  // all queries have the same mask, as with padding
-    for (Index j = 0; j < terms.keys; ++j) keys_[j] = one_row && terms.mask(0, j) && in_range(j);
+    const bool one_row = terms.mask.row_stride == 0 && terms.bias.row_stride == 0;  // the same for all queries, as padding is
+    for (Index j = 0; j < terms.keys; ++j) keys_[j] = one_row && terms.shows(0, j) && in_range(j);
     for (Index i = 0; i < terms.queries; ++i) {
       const auto [begin, end] = terms.range(i);
       queries_[i] = false;
       for (Index j = begin; j < end && !(one_row && queries_[i]); ++j) {
-        const bool allowed = terms.mask(i, j);
+        const bool allowed = terms.shows(i, j);
         queries_[i] |= allowed;
         keys_[j] |= allowed;
       }
@@ -131,11 +131,11 @@ class Participants {
     while (key_end_ > 0 && !keys_[key_end_ - 1]) --key_end_;
   }
   bool query(Index i) const {
-    if (terms_.mask.data) return queries_[i];
+    if (terms_.hides_pairs()) return queries_[i];
     const auto [begin, end] = terms_.range(i);
     return begin < end;
   }
-  bool key(Index j) const { return terms_.mask.data ? keys_[j] : in_range(j); }
+  bool key(Index j) const { return terms_.hides_pairs() ? keys_[j] : in_range(j); }
   /// The rows of an operand that belong to queries, or to keys.
   SeenRows<T> query_rows(const HeadMatrix<const T>& x) const {
     return SeenRows<T>(x, terms_.queries, everything(), [&](Index i) { return query(i); });
@@ -144,7 +144,7 @@ class Participants {
     return SeenRows<T>(x, key_end_, everything(), [&](Index j) { return key(j); });
   }
 
-  /// The terms without the keys at the end that the mask hides from everybody: right padding is left out, and a padded
+  /// The terms without the keys at the end that mask or bias hide from everybody: right padding is left out, and a padded
   /// sequence has the bits of the sequence alone.
   ScoreTerms<T> trimmed() const {
     ScoreTerms<T> terms = terms_;
@@ -155,7 +155,7 @@ class Participants {
  private:
   /// Nothing is masked: true without a look at each row, where that is plain to see.
   bool everything() const {
-    return !terms_.mask.data && terms_.queries > 0 && terms_.keys > 0 && terms_.range(0) == terms_.range(terms_.queries - 1) &&
+    return !terms_.hides_pairs() && terms_.queries > 0 && terms_.keys > 0 && terms_.range(0) == terms_.range(terms_.queries - 1) &&
            terms_.range(0) == std::pair<Index, Index>(0, terms_.keys);
   }
   /// Queries i with lowest <= j - i - diagonal <= highest form a range of their own.

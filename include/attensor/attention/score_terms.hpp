@@ -66,6 +66,7 @@ struct ScoreTerms {
   const T* sink = nullptr;
 
   Index position(Index i, Index j) const { return j - i - diagonal; }
+  T distance(Index i, Index j) const { return static_cast<T>(static_cast<double>(std::abs(position(i, j)))); }
   Index bucket(Index i, Index j) const { return relative_bucket(position(i, j), buckets, bidirectional, max_distance); }
 
   /// Keys [begin, end) that query i may attend to by length, causal and window.
@@ -75,9 +76,15 @@ struct ScoreTerms {
     const Index end = std::clamp<Index>(i + diagonal + highest + 1, begin, keys);
     return {begin, end};
   }
+  /// Whether single pairs may be hidden, by the mask or by a bias of -infinity.
+  bool hides_pairs() const { return mask.data || bias.data; }
+  bool shows(Index i, Index j) const {
+    return (!mask.data || mask(i, j)) &&
+           (!bias.data || std::real(bias(i, j)) != -std::numeric_limits<double>::infinity());
+  }
   bool allows(Index i, Index j) const {
     const auto [begin, end] = range(i);
-    return j >= begin && j < end && (!mask.data || mask(i, j));
+    return j >= begin && j < end && shows(i, j);
   }
 };
 

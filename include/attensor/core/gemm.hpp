@@ -182,13 +182,13 @@ void gemm_columns(T* c, Index c_stride, const MatrixView<T>& a, const MatrixView
   }
 }
 
-/// C = start + A B on the calling thread, with the same bits as gemm. Packs into `workspace`, gemm_workspace_size elements
-/// aligned to memory_alignment.
+/// C = start + A B on the calling thread, with the same bits as gemm.
 template <Number T>
-void gemm_serial(T* c, Index c_stride, const MatrixView<T>& a, const MatrixView<T>& b, const GemmStart<T>& start, T* workspace) {
+void gemm_serial(T* c, Index c_stride, const MatrixView<T>& a, const MatrixView<T>& b, const GemmStart<T>& start = {}) {
   if constexpr (has_packed_gemm<T>) {
     if (is_small_product(a, b)) return gemm_small(c, c_stride, a, b, start);
-    gemm_columns(c, c_stride, a, b, 0, b.columns, start, workspace);
+    const Scratch<T> workspace(gemm_workspace_size<T>(a.rows, b.columns, b.rows));
+    gemm_columns(c, c_stride, a, b, 0, b.columns, start, workspace.data());
   } else {
     gemm_begin(c, c_stride, a.rows, 0, b.columns, start);
     gemm_unpacked(c, c_stride, a, b);

@@ -13,20 +13,13 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <type_traits>
 
 #include "attensor/core/error.hpp"
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define ATTENSOR_ADDRESS_SANITIZER 1
-#endif
-#elif defined(__SANITIZE_ADDRESS__)
-#define ATTENSOR_ADDRESS_SANITIZER 1
-#endif
 
 namespace attensor::inline ATTENSOR_ISA {
 
@@ -73,7 +66,12 @@ class BlockCache {
     for (std::size_t i = 0; i < shard_count; ++i) {
       if (BlockHeader* block = shards_[(own + i) % shard_count].take(size_class)) return block + 1;
     }
-    void* memory = ::operator new(sizeof(BlockHeader) + SizeClass::bytes(size_class), std::align_val_t{memory_alignment});
+    const std::size_t bytes_with_header = sizeof(BlockHeader) + SizeClass::bytes(size_class);
+    void* memory = ::operator new(bytes_with_header, std::align_val_t{memory_alignment}, std::nothrow);
+    if (!memory) {  // what waits in other classes may be enough
+      release();
+      memory = ::operator new(bytes_with_header, std::align_val_t{memory_alignment});
+    }
     return new (memory) BlockHeader{nullptr, size_class} + 1;
   }
 
@@ -148,8 +146,11 @@ class Scratch {
   static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
 
  public:
-  explicit Scratch(Index count)
-      : data_(static_cast<T*>(count > 0 ? allocate(static_cast<std::size_t>(count) * sizeof(T)) : nullptr)) {}
+  explicit Scratch(Index count) {
+    constexpr Index most = std::numeric_limits<Index>::max() / static_cast<Index>(sizeof(T));
+    if (count < 0 || count > most) throw std::bad_alloc();
+    if (count > 0) data_.reset(static_cast<T*>(allocate(static_cast<std::size_t>(count) * sizeof(T))));
+  }
 
   T* data() const { return data_.get(); }
   T& operator[](Index i) const { return data_.get()[i]; }

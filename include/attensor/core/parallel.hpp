@@ -6,6 +6,8 @@
 /// of shapes alone. So results have the same bits at any number of threads.
 
 #include <atomic>
+#include <charconv>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
@@ -29,22 +31,43 @@ struct ParallelHook {
 
 namespace detail {
 
-/// The processors that this process may use: those it sees, limited by the control group's quota and by
-/// ATTENSOR_NUM_THREADS.
+inline constexpr int most_threads = 1024;
+
+/// The processors that the control group's quota amounts to, the strictest of the group and its parents; 0 without a quota.
+inline double control_group_processors() {
+  double least = 0;
+  const auto limit = [&](double quota, double period) {
+    if (quota > 0 && period > 0) least = least > 0 ? std::min(least, quota / period) : quota / period;
+  };
+  std::ifstream groups("/proc/self/cgroup");
+  std::string line, path;
+  while (std::getline(groups, line)) {
+    if (line.starts_with("0::")) path = line.substr(3);
+  }
+  while (true) {
+    double quota = 0, period = 0;
+    if (std::ifstream file("/sys/fs/cgroup" + path + "/cpu.max"); file >> quota >> period) limit(quota, period);  // "max" does not parse
+    const auto parent = path.rfind('/');
+    if (path.empty() || parent == std::string::npos) break;
+    path.resize(parent);
+  }
+  double quota = 0, period = 0;
+  std::ifstream old_quota("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"), old_period("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+  if (old_quota >> quota && old_period >> period) limit(quota, period);
+  return least;
+}
+
+/// ATTENSOR_NUM_THREADS where it is a number, else the processors that this process may use.
 inline int default_num_threads() {
   if (const char* text = std::getenv("ATTENSOR_NUM_THREADS")) {
-    const int wanted = std::atoi(text);
-    if (wanted > 0) return std::min(wanted, 1024);
+    int wanted = 0;
+    const char* const end = text + std::string_view(text).size();
+    const auto [rest, error] = std::from_chars(text, end, wanted);
+    if (error == std::errc() && rest == end && wanted > 0) return std::min(wanted, most_threads);
   }
-  int threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  const auto limit = [&](double quota, double period) {
-    if (quota > 0 && period > 0) threads = std::max(1, std::min(threads, static_cast<int>(quota / period + 0.999)));
-  };
-  double quota = 0, period = 0;
-  if (std::ifstream v2("/sys/fs/cgroup/cpu.max"); v2 >> quota >> period) limit(quota, period);  // "max 100000" does not parse
-  std::ifstream v1_quota("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"), v1_period("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
-  if (v1_quota >> quota && v1_period >> period) limit(quota, period);
-  return threads;
+  const int seen = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, most_threads);
+  const double quota = control_group_processors();
+  return quota > 0 ? std::clamp(static_cast<int>(std::ceil(quota)), 1, seen) : seen;
 }
 
 class ThreadPool {
@@ -120,7 +143,8 @@ class ThreadPool {
           }
         });
       }
-    } catch (const std::exception&) {  // no thread, or no memory for one
+    } catch (const std::exception&) {  // no thread, or no memory for one: it is not asked for again
+      num_threads_.store(static_cast<int>(workers_.size()) + 1, std::memory_order_relaxed);
     }
   }
 
@@ -182,10 +206,12 @@ inline void run_tasks(Index count, ThreadPool::Task task, void* data) {
 inline int get_num_threads() { return detail::ThreadPool::instance().num_threads(); }
 
 /// Sets it; 0 asks for the default: ATTENSOR_NUM_THREADS, or the processors that the process may use. Results do not
-/// depend on it. 1 ends all threads of the pool. \throws ValueError for a negative number
+/// depend on it. 1 ends all threads of the pool, as a plug-in should before it is unloaded. \throws ValueError for a number that
+/// is negative or above 1024
 inline void set_num_threads(int threads) {
-  if (threads < 0) {
-    throw_error<ValueError>({"set_num_threads: threads is ", std::to_string(threads), "; expected 0 (the default) or more"});
+  if (threads < 0 || threads > detail::most_threads) {
+    throw_error<ValueError>({"set_num_threads: threads is ", std::to_string(threads), "; expected 0 (the default) to ",
+                             std::to_string(detail::most_threads)});
   }
   detail::ThreadPool::instance().set_num_threads(threads == 0 ? detail::default_num_threads() : threads);
 }
@@ -260,7 +286,7 @@ void parallel_row_sums(Index count, Index width, T* totals, Body&& body) {
   }
   const Scratch<T> partials(chunks * width);
   parallel_chunks(count, rows_per_chunk, [&](Index begin, Index end) {
-    T* partial = &partials[begin / rows_per_chunk * width];
+    T* partial = partials.data() + begin / rows_per_chunk * width;
     std::fill_n(partial, width, T(0));
     for (Index row = begin; row < end; ++row) body(row, partial);
   });

@@ -30,24 +30,24 @@ using Strides = std::array<Index, Rank>;
 /// \throws ShapeError for a negative extent, or where the count or the bytes exceed what an Index can hold
 inline Index checked_count(const char* function, std::span<const Index> extents, Index element_size = 1) {
   constexpr Index largest = std::numeric_limits<Index>::max();
-  bool empty = false;
+  bool is_empty = false;
   for (std::size_t d = 0; d < extents.size(); ++d) {
     if (extents[d] < 0) [[unlikely]] {
       throw_error<ShapeError>({function, ": shape ", shape_text(extents), " has ", std::to_string(extents[d]),
                                " in dim ", std::to_string(d), "; expected 0 or more"});
     }
-    empty |= extents[d] == 0;
+    is_empty |= extents[d] == 0;
   }
-  if (empty) return 0;
-  Index count = 1;
+  Index count = 1;  // of the extents that are not 0, since strides are products of some of them
   for (std::size_t d = 0; d < extents.size(); ++d) {
+    if (extents[d] == 0) continue;
     if (extents[d] > largest / element_size / count) [[unlikely]] {
       throw_error<ShapeError>({function, ": shape ", shape_text(extents), " overflows in dim ", std::to_string(d),
                                "; expected at most ", std::to_string(largest), " bytes"});
     }
     count *= extents[d];
   }
-  return count;
+  return is_empty ? 0 : count;
 }
 
 /// Strides of a row-major tensor without gaps.

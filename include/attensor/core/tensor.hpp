@@ -38,7 +38,7 @@ class Tensor {
   /// Values, nested as deep as the rank. \throws ShapeError where rows differ in length
   Tensor(typename detail::NestedList<T, Rank>::type values)
     requires(Rank > 0)
-  {
+      : Tensor() {  // delegates, so that what is thrown below leaks nothing
     Shape<Rank> shape{};
     measure<Rank>(values, shape.data());
     *this = uninitialized(shape);
@@ -46,11 +46,15 @@ class Tensor {
     fill<Rank>(values, shape.data(), next);
   }
 
-  Tensor(const Tensor& other) : Tensor(uninitialized(other.shape_)) { std::copy_n(other.data_, size(), data_); }
+  Tensor(const Tensor& other) {
+    if (Rank == 0 && other.empty()) return;  // a scalar that has no element yet
+    *this = uninitialized(other.shape_);
+    std::copy_n(other.data_, size(), data_);
+  }
   Tensor(Tensor&& other) noexcept : data_(std::exchange(other.data_, nullptr)), shape_(std::exchange(other.shape_, {})) {}
   Tensor& operator=(const Tensor& other) {
     if (this == &other) return *this;
-    if (shape_ != other.shape_) return *this = Tensor(other);
+    if (shape_ != other.shape_ || empty() != other.empty()) return *this = Tensor(other);
     std::copy_n(other.data_, size(), data_);
     return *this;
   }
@@ -107,6 +111,17 @@ class Tensor {
 
   decltype(auto) operator[](Index i) & { return view()[i]; }
   decltype(auto) operator[](Index i) const& { return view()[i]; }
+  /// Of a temporary: a copy, since a view would outlive its elements.
+  auto operator[](Index i) const&& {
+    const auto inner = view_of_temporary()[i];
+    if constexpr (Rank == 1) {
+      return inner;
+    } else {
+      auto copy = Tensor<T, Rank - 1>::uninitialized(inner.shape());
+      std::copy_n(inner.data(), copy.size(), copy.data_);
+      return copy;
+    }
+  }
 
   /// The same elements under another shape: a view of an lvalue, the tensor itself when it is a temporary.
   template <std::size_t NewRank>
@@ -131,6 +146,8 @@ class Tensor {
  private:
   template <Element, std::size_t>
   friend class Tensor;
+
+  View<const T, Rank> view_of_temporary() const { return {data_, shape_}; }
 
   Index checked_offset(const Strides<Rank>& position) const {
     assert(detail::is_inside(shape_, position) && "attensor: index out of range");

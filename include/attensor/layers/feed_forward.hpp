@@ -73,6 +73,7 @@ struct FeedForward {
     const detail::RowMatrix<T> grad(dy);
     const View<const T, 2> rows(grad.view().data, Shape{grad.view().rows, grad.view().columns}, Strides<2>{grad.view().row_stride, 1});
     Tensor<T, 2> hidden = linear2.backward(rows, saved.linear2);
+    detail::check_same_shape("FeedForward::backward", "saved.hidden", saved.hidden, "the gradient of the hidden layer,", hidden);
     if (saved.mask.active()) detail::apply_dropout(saved.mask, hidden.size(), hidden.data(), hidden.data());
     parallel_chunks(hidden.size(), detail::activation_grain, [&](Index begin, Index end) {
       detail::activate_backward(kind, end - begin, hidden.data() + begin, saved.hidden.data() + begin, hidden.data() + begin);

@@ -90,7 +90,9 @@ struct Linear {
     constexpr std::size_t last = rank_v<DY> - 1;
     const detail::RowMatrix<T> grad(dy);
     detail::check_extent("Linear::backward", "dy", dy, last, out_dim(), "the output width of weight", weight.value);
+    require_same_scalar<DY, Tensor<T, 2>>();
     detail::check_extent("Linear::backward", "saved.x", saved.x, 0, grad.view().rows, "the number of rows of dy", dy);
+    detail::check_extent("Linear::backward", "saved.x", saved.x, 1, in_dim(), "the input width of weight", weight.value);
     const auto x = detail::matrix_view<T>(saved.x);
     detail::linear_backward_weight(grad.view(), x, detail::grad_of(weight).data());
     if (!bias.value.empty()) detail::linear_backward_bias(grad.view(), detail::grad_of(bias).data());

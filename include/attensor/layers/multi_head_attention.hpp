@@ -47,6 +47,7 @@ struct MultiHeadAttention {
     Tensor<T, 3> logsumexp;          ///< [B, H, Lq]
     DropoutMask mask;
     AttentionOptions<T> options;
+    bool is_cross = false;
   };
   /// Gradients of the inputs of cross-attention.
   struct Grads {
@@ -124,7 +125,8 @@ struct MultiHeadAttention {
     Tensor<T, 3> y = attend(self_inputs(projected), options, saved);
     if (saved) {
       saved->query = contiguous(x);
-      saved->key = saved->value = {};
+      saved->key = saved->value = saved->projected_key = saved->projected_value = {};
+      saved->is_cross = false;
       saved->projected = std::move(projected);
     }
     return y;
@@ -144,6 +146,7 @@ struct MultiHeadAttention {
       saved->projected = std::move(q);
       saved->projected_key = std::move(k);
       saved->projected_value = std::move(v);
+      saved->is_cross = true;
     }
     return y;
   }
@@ -153,7 +156,7 @@ struct MultiHeadAttention {
   template <TensorLike<3> DY>
   Tensor<T, 3> backward(const DY& dy, const Saved& saved, AttentionGrads<T>* option_grads = nullptr) {
     detail::check_unpacked("MultiHeadAttention::backward", is_packed());
-    detail::check_value(saved.key.empty() || saved.query.empty(), "MultiHeadAttention::backward", "saved", "from cross-attention",
+    detail::check_value(!saved.is_cross, "MultiHeadAttention::backward", "saved", "from cross-attention",
                         "what self-attention saved (backward_cross takes the other)");
     Tensor<T, 3> grad_projected = empty_like(saved.projected);
     const Index embed = embed_dim(), width = key_width();
@@ -163,16 +166,8 @@ struct MultiHeadAttention {
                    split_heads(slice(all, 2, embed + width, embed + 2 * width), num_kv_heads), option_grads);
     Tensor<T, 3> dx = empty_like(saved.query);
     const detail::RowMatrix<T> x(saved.query), grad(grad_projected);
-    if (has_merged_weight()) {
-      detail::linear_backward_weight(grad.view(), x.view(), detail::grad_of(in_proj_weight).data());
-      detail::linear_backward_x(grad.view(), detail::matrix_view<T>(in_proj_weight.value), dx.data());
-    } else {
-      for (int part = 0; part < 3; ++part) {
-        const auto own = grad.view().column_range(part_begin(part), part_width(part));
-        detail::linear_backward_weight(own, x.view(), detail::grad_of(own_weight(part)).data());
-        detail::linear_backward_x(own, detail::matrix_view<T>(own_weight(part).value), dx.data(), part > 0);
-      }
-    }
+    detail::linear_backward_weight(grad.view(), x.view(), detail::grad_of(in_proj_weight).data());
+    detail::linear_backward_x(grad.view(), detail::matrix_view<T>(in_proj_weight.value), dx.data());
     if (!in_proj_bias.value.empty()) detail::linear_backward_bias(grad.view(), detail::grad_of(in_proj_bias).data());
     return dx;
   }
@@ -181,6 +176,8 @@ struct MultiHeadAttention {
   template <TensorLike<3> DY>
   Grads backward_cross(const DY& dy, const Saved& saved, AttentionGrads<T>* option_grads = nullptr) {
     detail::check_unpacked("MultiHeadAttention::backward_cross", is_packed());
+    detail::check_value(saved.is_cross, "MultiHeadAttention::backward_cross", "saved", "from self-attention",
+                        "what cross-attention saved (backward takes the other)");
     Tensor<T, 3> dq = empty_like(saved.projected), dk = empty_like(saved.projected_key), dv = empty_like(saved.projected_value);
     backward_heads(dy, saved, cross_inputs(saved.projected, saved.projected_key, saved.projected_value), split_heads(dq, num_heads),
                    split_heads(dk, num_kv_heads), split_heads(dv, num_kv_heads), option_grads);

@@ -61,7 +61,7 @@ RowMoments<T> row_moments(Index n, const T* x, T eps) {
                        const P d = row.deviation(at.load(x));
                        return d * d;
                      }) / count;
-  row.rstd = T(1) / std::sqrt(variance + eps);
+  row.rstd = variance + eps == T(0) ? T(0) : T(1) / std::sqrt(variance + eps);
   return row;
 }
 
@@ -100,8 +100,9 @@ void layer_norm_backward_row(Index n, const T* dy, const T* x, const T* weight, 
 /// \param bias    [D]
 /// \param saved   filled for layer_norm_backward when given
 /// \return        the shape of x
-/// \throws ShapeError if weight or bias is not [D]
-/// Time and memory are linear in the size of x. A constant row gives `bias`, never NaN.
+/// \throws ShapeError if weight or bias is not [D]; ValueError for a negative eps
+/// Time and memory are linear in the size of x. A constant row gives `bias`, not NaN (with eps = 0, where there is no spread
+/// to divide by, too).
 template <TensorLike X, TensorLike<1> W, TensorLike<1> B>
   requires Number<scalar_t<X>>
 auto layer_norm(const X& x, const W& weight, const B& bias, const LayerNormOptions& options = {},
@@ -111,6 +112,7 @@ auto layer_norm(const X& x, const W& weight, const B& bias, const LayerNormOptio
   using T = scalar_t<X>;
   const auto in = detail::rows(read(x));
   const Index features = in.length();
+  detail::check_value(options.eps >= 0, "layer_norm", "eps", options.eps, "0 or more");
   detail::check_extent("layer_norm", "weight", weight, 0, features, "the last dimension of x", x);
   detail::check_extent("layer_norm", "bias", bias, 0, features, "the last dimension of x", x);
 

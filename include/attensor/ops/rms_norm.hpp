@@ -41,7 +41,8 @@ T rms_norm_rstd(Index n, const T* x, T eps) {
     const auto v = at.load(x);
     return v * v;
   });
-  return T(1) / std::sqrt(squares / static_cast<T>(n) + eps);
+  const T mean = squares / static_cast<T>(n) + eps;
+  return mean == T(0) ? T(0) : T(1) / std::sqrt(mean);  // a row of zeros stays one with eps = 0
 }
 
 /// Overwrites dx; adds to dweight.
@@ -65,7 +66,7 @@ void rms_norm_backward_row(Index n, const T* dy, const T* x, const T* weight, T 
 /// \param weight  [D], the gain
 /// \param saved   filled for rms_norm_backward when given
 /// \return        the shape of x
-/// \throws ShapeError if weight is not [D]
+/// \throws ShapeError if weight is not [D]; ValueError for a negative eps
 template <TensorLike X, TensorLike<1> W>
   requires Scalar<scalar_t<X>>
 auto rms_norm(const X& x, const W& weight, const RmsNormOptions& options = {}, RmsNormSaved<scalar_t<X>>* saved = nullptr) {
@@ -73,6 +74,7 @@ auto rms_norm(const X& x, const W& weight, const RmsNormOptions& options = {}, R
   using T = scalar_t<X>;
   const auto in = detail::rows(read(x));
   const Index features = in.length();
+  detail::check_value(options.eps >= 0, "rms_norm", "eps", options.eps, "0 or more");
   detail::check_extent("rms_norm", "weight", weight, 0, features, "the last dimension of x", x);
   auto y = empty_like(x);
   const auto out = detail::rows(y);
