@@ -45,7 +45,6 @@ struct SelfAttention {
     detail::check_value(options.key_dim >= 0, function, "key_dim", options.key_dim, "a width, or 0 for embed_dim");
     detail::check_value(options.value_dim >= 0, function, "value_dim", options.value_dim, "a width, or 0 for embed_dim");
     detail::check_value(dropout >= 0 && dropout <= 1, function, "dropout", dropout, "a probability in [0, 1]");
-    detail::check_value(dropout >= 0 && dropout <= 1, function, "dropout", dropout, "a probability in [0, 1]");
     const Index embed = options.embed_dim;
     const Index key_dim = options.key_dim == 0 ? embed : options.key_dim;
     const Index value_dim = options.value_dim == 0 ? embed : options.value_dim;
