@@ -63,7 +63,8 @@ TEST_CASE("Encoder: gradients match finite differences, with and without final n
                                    .hidden_dim = 5,
                                    .activation = Activation::gelu,
                                    .dropout = rng.below(2) == 0 ? 0.2 : 0.0,
-                                   .norm_first = rng.below(2) == 0},
+                                   .norm_first = rng.below(2) == 0,
+                                   .eps = 0.1},  // rows of two or three numbers bend too sharply otherwise
                          .num_layers = 2,
                          .final_norm = rng.below(2) == 0},
                         rng),
