@@ -24,13 +24,18 @@ void encoder_layer(benchmark::State& state) {
       benchmark::DoNotOptimize(layer.forward(x));
     }
   }
-  const double multiply_adds = static_cast<double>(batch * length) * static_cast<double>(4 * dim * dim + 2 * dim * hidden + 2 * length * dim);
+  const double multiply_adds =
+      static_cast<double>(batch * length) * static_cast<double>(4 * dim * dim + 2 * dim * hidden + 2 * length * dim);
   count_operations<float>(state, (Run == Mode::forward_backward ? 3 : 1) * 2 * multiply_adds);
 }
 
 void shapes(benchmark::internal::Benchmark* benchmark) {
   benchmark->UseRealTime()->ArgNames({"B", "L", "dim", "heads"});
-  benchmark->Args({2, 4, 16, 4})->Args({1, 16, 64, 4})->Args({1, 16, 384, 12})->Args({1, 128, 384, 12})->Args({8, 128, 512, 8});
+  benchmark->Args({2, 4, 16, 4})
+      ->Args({1, 16, 64, 4})
+      ->Args({1, 16, 384, 12})
+      ->Args({1, 128, 384, 12})
+      ->Args({8, 128, 512, 8});
 }
 
 BENCHMARK(encoder_layer<Mode::forward>)->Name("encoder_layer_forward")->Apply(shapes);

@@ -13,7 +13,8 @@ void rows(benchmark::State& state, double passes, Run&& run) {
   Rng rng(1);
   const auto x = normal<float>({row_count, state.range(0)}, rng), dy = normal<float>({row_count, state.range(0)}, rng);
   for (auto _ : state) run(x, dy);
-  state.SetBytesProcessed(static_cast<std::int64_t>(passes * sizeof(float) * static_cast<double>(x.size()) * static_cast<double>(state.iterations())));
+  state.SetBytesProcessed(static_cast<std::int64_t>(passes * sizeof(float) * static_cast<double>(x.size()) *
+                                                    static_cast<double>(state.iterations())));
 }
 
 void softmax_forward(benchmark::State& state) {

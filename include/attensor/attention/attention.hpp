@@ -2,11 +2,12 @@
 /// \file
 /// Scaled dot-product attention: the public functions, what they check, and how work is cut into heads.
 ///
-///     query [B, Hq, Lq, D], key [B, Hkv, Lk, D], value [B, Hkv, Lk, Dv]  ->  output [B, Hq, Lq, Dv], logsumexp [B, Hq, Lq]
+///     query [B, Hq, Lq, D], key [B, Hkv, Lk, D], value [B, Hkv, Lk, Dv]
+///         ->  output [B, Hq, Lq, Dv], logsumexp [B, Hq, Lq]
 ///
-/// Query head h attends to key head h / (Hq / Hkv). The order is: scale, softcap, bias, relative bias, ALiBi, then masks,
-/// sink, softmax, dropout; all masks must allow a pair. Formulas and derivatives stand in reference.hpp.
-/// Source: Vaswani et al., Attention Is All You Need (2017), section 3.2.1.
+/// Query head h attends to key head h / (Hq / Hkv). The order is: scale, softcap, bias, relative bias, ALiBi, then
+/// masks, sink, softmax, dropout; all masks must allow a pair. Formulas and derivatives stand in reference.hpp. Source:
+/// Vaswani et al., Attention Is All You Need (2017), section 3.2.1.
 
 #include "attensor/attention/reference.hpp"
 
@@ -37,12 +38,15 @@ void check_broadcast(const char* function, const char* argument, const Shape<Ran
   }
 }
 
-inline void check_lengths(const char* function, const char* argument, const Lengths& lengths, Index batch, Index longest) {
+inline void check_lengths(const char* function, const char* argument, const Lengths& lengths, Index batch,
+                          Index longest) {
   if (!lengths) return;
   check_extent(function, argument, *lengths, 0, batch, "the batch of query");
   for (Index b = 0; b < batch; ++b) {
-    check_value((*lengths)(b) >= 0 && (*lengths)(b) <= longest, function, argument, (*lengths)(b),
-                [&] { return "lengths in [0, " + std::to_string(longest) + "], the extent of the sequences, at [" + std::to_string(b) + "]"; });
+    check_value((*lengths)(b) >= 0 && (*lengths)(b) <= longest, function, argument, (*lengths)(b), [&] {
+      return "lengths in [0, " + std::to_string(longest) + "], the extent of the sequences, at [" + std::to_string(b) +
+             "]";
+    });
   }
 }
 
@@ -55,21 +59,25 @@ void check_attention(const char* function, const AttentionInputs<T>& in, const A
   check_extent(function, "value", in.value, 2, in.keys(), "the length of key", in.key);
   if (in.key_heads() == 0 ? in.heads() != 0 : in.heads() % in.key_heads() != 0) [[unlikely]] {
     throw_error<ShapeError>({function, ": query ", shape_text(in.query.shape()), " has ", std::to_string(in.heads()),
-                             " in dim 1; expected a multiple of ", std::to_string(in.key_heads()), ", the heads of key ",
-                             shape_text(in.key.shape())});
+                             " in dim 1; expected a multiple of ", std::to_string(in.key_heads()),
+                             ", the heads of key ", shape_text(in.key.shape())});
   }
   if (options.mask) check_broadcast(function, "mask", options.mask->shape(), in.score_shape());
   if (options.bias) check_broadcast(function, "bias", options.bias->shape(), in.score_shape());
   check_lengths(function, "key_lengths", options.key_lengths, in.batch(), in.keys());
   check_lengths(function, "query_lengths", options.query_lengths, in.batch(), in.queries());
   check_value(options.window_left >= -1, function, "window_left", options.window_left, "0 or more, or -1 for no limit");
-  check_value(options.window_right >= -1, function, "window_right", options.window_right, "0 or more, or -1 for no limit");
-  check_value(options.softcap >= 0 && std::isfinite(options.softcap), function, "softcap", options.softcap, "a positive number, or 0 for none");
+  check_value(options.window_right >= -1, function, "window_right", options.window_right,
+              "0 or more, or -1 for no limit");
+  check_value(options.softcap >= 0 && std::isfinite(options.softcap), function, "softcap", options.softcap,
+              "a positive number, or 0 for none");
   const double scale = options.scale.value_or(1);
-  check_value(std::abs(scale) <= static_cast<double>(std::numeric_limits<decltype(std::abs(T()))>::max()), function, "scale", scale,
-              "a number that is finite in the scalar type");
-  check_value(options.dropout >= 0 && options.dropout <= 1, function, "dropout", options.dropout, "a probability in [0, 1]");
-  if (options.alibi_slopes) check_extent(function, "alibi_slopes", *options.alibi_slopes, 0, in.heads(), "the heads of query", in.query);
+  check_value(std::abs(scale) <= static_cast<double>(std::numeric_limits<decltype(std::abs(T()))>::max()), function,
+              "scale", scale, "a number that is finite in the scalar type");
+  check_value(options.dropout >= 0 && options.dropout <= 1, function, "dropout", options.dropout,
+              "a probability in [0, 1]");
+  if (options.alibi_slopes)
+    check_extent(function, "alibi_slopes", *options.alibi_slopes, 0, in.heads(), "the heads of query", in.query);
   if (options.sinks) check_extent(function, "sinks", *options.sinks, 0, in.heads(), "the heads of query", in.query);
   if (options.relative_bias) {
     const auto& table = *options.relative_bias.table;
@@ -77,9 +85,10 @@ void check_attention(const char* function, const AttentionInputs<T>& in, const A
     const Index sides = options.relative_bias.bidirectional ? 2 : 1;
     check_value(table.extent(0) >= 2 * sides, function, "relative_bias.table's number of buckets", table.extent(0),
                 [&] { return std::to_string(2 * sides) + " or more"; });
-    check_value(options.relative_bias.max_distance > table.extent(0) / sides / 2, function, "relative_bias.max_distance",
-                options.relative_bias.max_distance,
-                [&] { return "more than the buckets of exact distances, " + std::to_string(table.extent(0) / sides / 2); });
+    check_value(options.relative_bias.max_distance > table.extent(0) / sides / 2, function,
+                "relative_bias.max_distance", options.relative_bias.max_distance, [&] {
+                  return "more than the buckets of exact distances, " + std::to_string(table.extent(0) / sides / 2);
+                });
   }
 }
 
@@ -96,7 +105,8 @@ void attention_forward(const AttentionInputs<T>& in, const AttentionOptions<T>& 
   const Index group = in.heads() / std::max<Index>(1, in.key_heads());
   parallel_for(in.batch() * in.heads(), grain_for(head_cost(in)), [&](Index task) {
     const Index b = task / in.heads(), h = task % in.heads();
-    reference_forward(head_matrix(in.query, b, h), head_matrix(in.key, b, h / group), head_matrix(in.value, b, h / group),
+    reference_forward(head_matrix(in.query, b, h), head_matrix(in.key, b, h / group),
+                      head_matrix(in.value, b, h / group),
                       score_terms(options, b, h, in.queries(), in.keys(), in.query.extent(3)), dropout, task,
                       head_matrix(output, b, h), logsumexp[b][h].data());
   });
@@ -119,11 +129,12 @@ Tensor<T, 4> reduce_to_bias(const Tensor<T, 4>& scores, const Shape<4>& shape) {
   return bias;
 }
 
-/// The backward pass. grad_query is overwritten, grad_key and grad_value are overwritten as well; all three may be heads of a
-/// merged tensor. Gradients of options are returned in `grads`, whose query, key and value stay empty.
+/// The backward pass. grad_query is overwritten, grad_key and grad_value are overwritten as well; all three may be
+/// heads of a merged tensor. Gradients of options are returned in `grads`, whose query, key and value stay empty.
 template <Number T>
 void attention_backward(const View<const T, 4>& grad_output, const AttentionInputs<T>& in, const DropoutMask& dropout,
-                        const AttentionOptions<T>& options, const std::type_identity_t<View<const T, 3>>* grad_logsumexp, const View<T, 4>& grad_query,
+                        const AttentionOptions<T>& options,
+                        const std::type_identity_t<View<const T, 3>>* grad_logsumexp, const View<T, 4>& grad_query,
                         const View<T, 4>& grad_key, const View<T, 4>& grad_value, AttentionGrads<T>& grads) {
   const Index heads = in.heads(), group = heads / std::max<Index>(1, in.key_heads());
   // Gradients that several heads or sequences share are kept apart by (batch, head) and then added up in order.
@@ -142,7 +153,9 @@ void attention_backward(const View<const T, 4>& grad_output, const AttentionInpu
     for (Index j = 0; j < dv.rows; ++j) std::fill_n(dv.row(j), dv.columns, T(0));
     for (Index h = key_head * group; h < (key_head + 1) * group; ++h) {
       const Index index = b * heads + h;
-      const HeadGrads<T> to{head_matrix(grad_query, b, h), dk, dv,
+      const HeadGrads<T> to{head_matrix(grad_query, b, h),
+                            dk,
+                            dv,
                             options.bias ? scores.data() + index * in.queries() * in.keys() : nullptr,
                             options.alibi_slopes ? &slopes(b, h) : nullptr,
                             options.relative_bias ? &tables(b, 0, h) : nullptr,
@@ -182,9 +195,11 @@ AttentionInputs<scalar_t<Q>> attention_inputs(const Q& query, const K& key, cons
 
 }  // namespace detail
 
-/// Attention of each query to the keys it may see. See the head of this file for shapes and order, options.hpp for options.
+/// Attention of each query to the keys it may see. See the head of this file for shapes and order, options.hpp for
+/// options.
 ///
-/// \throws ShapeError if batches, heads, lengths or head dimensions do not fit together, or a mask or bias does not broadcast;
+/// \throws ShapeError if batches, heads, lengths or head dimensions do not fit together, or a mask or bias does not
+/// broadcast;
 ///         ValueError for an option outside of what it takes
 /// 2 Lq Lk (D + Dv) multiply-adds a head. Extents of 0 give empty or zero results.
 template <TensorLike<4> Q, TensorLike<4> K, TensorLike<4> V>
@@ -200,8 +215,8 @@ AttentionResult<scalar_t<Q>> scaled_dot_product_attention(const Q& query, const 
   return result;
 }
 
-/// The derivative of sum(output * grad_output) + sum(logsumexp * grad_logsumexp) with respect to query, key, value and all
-/// options that may be learned. Fresh tensors, sums in a fixed order.
+/// The derivative of sum(output * grad_output) + sum(logsumexp * grad_logsumexp) with respect to query, key, value and
+/// all options that may be learned. Fresh tensors, sums in a fixed order.
 ///
 /// \param grad_output     [B, Hq, Lq, Dv]
 /// \param result          what the forward pass on the same inputs and options gave
@@ -209,32 +224,35 @@ AttentionResult<scalar_t<Q>> scaled_dot_product_attention(const Q& query, const 
 /// \throws as the forward pass, and ShapeError if a gradient has another shape than its result
 template <TensorLike<4> G, TensorLike<4> Q, TensorLike<4> K, TensorLike<4> V>
   requires Number<scalar_t<Q>>
-AttentionGrads<scalar_t<Q>> scaled_dot_product_attention_backward(const G& grad_output, const Q& query, const K& key, const V& value,
-                                                                  const AttentionResult<scalar_t<Q>>& result,
-                                                                  const AttentionOptions<scalar_t<Q>>& options = {},
-                                                                  const Tensor<scalar_t<Q>, 3>* grad_logsumexp = nullptr) {
+AttentionGrads<scalar_t<Q>> scaled_dot_product_attention_backward(
+    const G& grad_output, const Q& query, const K& key, const V& value, const AttentionResult<scalar_t<Q>>& result,
+    const AttentionOptions<scalar_t<Q>>& options = {}, const Tensor<scalar_t<Q>, 3>* grad_logsumexp = nullptr) {
   using T = scalar_t<Q>;
   constexpr const char* function = "scaled_dot_product_attention_backward";
   require_same_scalar<Q, G>();
   const auto in = detail::attention_inputs(query, key, value);
   detail::check_attention(function, in, options);
-  detail::check_same_shape(function, "result.output", result.output, "what the inputs give,", View<const T, 4>(nullptr, in.output_shape()));
+  detail::check_same_shape(function, "result.output", result.output, "what the inputs give,",
+                           View<const T, 4>(nullptr, in.output_shape()));
   detail::check_same_shape(function, "grad_output", grad_output, "result.output", result.output);
   const View<const T, 3> logsumexp_shape(nullptr, Shape<3>{in.batch(), in.heads(), in.queries()});
-  if (grad_logsumexp) detail::check_same_shape(function, "grad_logsumexp", *grad_logsumexp, "the log-sum-exp of the inputs,", logsumexp_shape);
+  if (grad_logsumexp)
+    detail::check_same_shape(function, "grad_logsumexp", *grad_logsumexp, "the log-sum-exp of the inputs,",
+                             logsumexp_shape);
   AttentionGrads<T> grads{empty_like(query), empty_like(key), empty_like(value), {}, {}, {}, {}};
   const View<const T, 3> lse = grad_logsumexp ? grad_logsumexp->view() : View<const T, 3>();
-  detail::attention_backward(read(grad_output), in, result.dropout, options, grad_logsumexp ? &lse : nullptr, grads.query.view(),
-                             grads.key.view(), grads.value.view(), grads);
+  detail::attention_backward(read(grad_output), in, result.dropout, options, grad_logsumexp ? &lse : nullptr,
+                             grads.query.view(), grads.key.view(), grads.value.view(), grads);
   return grads;
 }
 
-/// The weights of every query and key, before dropout: [B, Hq, Lq, Lk], 0 where a pair is masked. For looking at: the whole
-/// matrix is made.
+/// The weights of every query and key, before dropout: [B, Hq, Lq, Lk], 0 where a pair is masked. For looking at: the
+/// whole matrix is made.
 /// \throws as scaled_dot_product_attention
 template <TensorLike<4> Q, TensorLike<4> K>
   requires Number<scalar_t<Q>>
-Tensor<scalar_t<Q>, 4> attention_weights(const Q& query, const K& key, const AttentionOptions<scalar_t<Q>>& options = {}) {
+Tensor<scalar_t<Q>, 4> attention_weights(const Q& query, const K& key,
+                                         const AttentionOptions<scalar_t<Q>>& options = {}) {
   using T = scalar_t<Q>;
   const auto in = detail::attention_inputs(query, key, key);
   detail::check_attention("attention_weights", in, options);
@@ -246,7 +264,8 @@ Tensor<scalar_t<Q>, 4> attention_weights(const Q& query, const K& key, const Att
     const detail::Participants<T> takes_part(terms);
     const auto seen_query = takes_part.query_rows(detail::head_matrix(in.query, b, h));
     const auto seen_key = takes_part.key_rows(detail::head_matrix(in.key, b, h / group));
-    detail::reference_weights<T>(seen_query.rows(), seen_key.rows(), takes_part.trimmed(), weights[b][h].data(), in.keys(), nullptr);
+    detail::reference_weights<T>(seen_query.rows(), seen_key.rows(), takes_part.trimmed(), weights[b][h].data(),
+                                 in.keys(), nullptr);
   });
   return weights;
 }

@@ -1,7 +1,6 @@
 #pragma once
-/// \file
-/// What is masked is not read, and reaches nobody: which queries and keys of a head take part at all, and operands whose
-/// infinities and NaNs stay away from the rows that may not see them.
+/// \file What is masked is not read, and reaches nobody: which queries and keys of a head take part at all, and
+/// operands whose infinities and NaNs stay away from the rows that may not see them.
 
 #include "attensor/attention/score_terms.hpp"
 #include "attensor/core/gemm.hpp"
@@ -31,7 +30,8 @@ class SeenRows {
  public:
   /// `seen(row)`: whether any pair with this row is allowed.
   template <class Seen>
-  SeenRows(const HeadMatrix<const T>& x, Index count, bool all_seen, Seen&& seen) : rows_{x.data, count, x.columns, x.stride} {
+  SeenRows(const HeadMatrix<const T>& x, Index count, bool all_seen, Seen&& seen)
+      : rows_{x.data, count, x.columns, x.stride} {
     if (!all_seen) {
       all_seen = true;
       for (Index i = 0; i < count && all_seen; ++i) all_seen = seen(i);
@@ -52,8 +52,8 @@ class SeenRows {
   Scratch<T> copy_{0};
 };
 
-/// The same for an operand whose product with a weight of 0 has to be 0, and 0 * NaN is not: rows that hold a NaN or an infinity
-/// are left out and added one by one, where allowed.
+/// The same for an operand whose product with a weight of 0 has to be 0, and 0 * NaN is not: rows that hold a NaN or an
+/// infinity are left out and added one by one, where allowed.
 template <Number T>
 class GuardedRows {
  public:
@@ -117,7 +117,8 @@ class Participants {
     if (!terms.hides_pairs()) return;
     keys_ = Scratch<bool>(terms.keys);
     queries_ = Scratch<bool>(terms.queries);
-    const bool one_row = terms.mask.row_stride == 0 && terms.bias.row_stride == 0;  // the same for all queries, as padding is
+    const bool one_row =
+        terms.mask.row_stride == 0 && terms.bias.row_stride == 0;  // the same for all queries, as padding is
     for (Index j = 0; j < terms.keys; ++j) keys_[j] = one_row && terms.shows(0, j) && in_range(j);
     for (Index i = 0; i < terms.queries; ++i) {
       const auto [begin, end] = terms.range(i);
@@ -144,8 +145,8 @@ class Participants {
     return SeenRows<T>(x, key_end_, everything(), [&](Index j) { return key(j); });
   }
 
-  /// The terms without the keys at the end that mask or bias hide from everybody: right padding is left out, and a padded
-  /// sequence has the bits of the sequence alone.
+  /// The terms without the keys at the end that mask or bias hide from everybody: right padding is left out, and a
+  /// padded sequence has the bits of the sequence alone.
   ScoreTerms<T> trimmed() const {
     ScoreTerms<T> terms = terms_;
     terms.keys = key_end_;
@@ -155,7 +156,8 @@ class Participants {
  private:
   /// Nothing is masked: true without a look at each row, where that is plain to see.
   bool everything() const {
-    return !terms_.hides_pairs() && terms_.queries > 0 && terms_.keys > 0 && terms_.range(0) == terms_.range(terms_.queries - 1) &&
+    return !terms_.hides_pairs() && terms_.queries > 0 && terms_.keys > 0 &&
+           terms_.range(0) == terms_.range(terms_.queries - 1) &&
            terms_.range(0) == std::pair<Index, Index>(0, terms_.keys);
   }
   /// Queries i with lowest <= j - i - diagonal <= highest form a range of their own.

@@ -12,8 +12,8 @@
 namespace attensor::inline ATTENSOR_ISA {
 
 /// A tensor to read that options share instead of borrowing, or nothing. An option may be written with a temporary, and
-/// whatever is kept for a backward pass keeps it alive. Made from a temporary it takes the elements over, from a tensor or
-/// view that stays it copies them once; copies of it share.
+/// whatever is kept for a backward pass keeps it alive. Made from a temporary it takes the elements over, from a tensor
+/// or view that stays it copies them once; copies of it share.
 template <Element T, std::size_t Rank>
 class SharedTensor {
  public:
@@ -35,8 +35,8 @@ class SharedTensor {
   std::shared_ptr<const Tensor<T, Rank>> tensor_;
 };
 
-/// Rank 4, each extent 1 or that of [B, Hq, Lq, Lk]; true = may be attended to. (torch.nn.MultiheadAttention's masks have
-/// the opposite sense, scaled_dot_product_attention's this one.)
+/// Rank 4, each extent 1 or that of [B, Hq, Lq, Lk]; true = may be attended to. (torch.nn.MultiheadAttention's masks
+/// have the opposite sense, scaled_dot_product_attention's this one.)
 using Mask = SharedTensor<bool, 4>;
 /// Rank 4, each extent 1 or that of [B, Hq, Lq, Lk]; added to the scores. -infinity masks.
 template <Number T>
@@ -50,13 +50,13 @@ using Slopes = SharedTensor<T, 1>;
 template <Number T>
 using Sinks = SharedTensor<T, 1>;
 
-/// A learned number for each bucket of distances and each head, as in T5. Source: Raffel et al., Exploring the Limits of
-/// Transfer Learning (2020), section 2.1.
+/// A learned number for each bucket of distances and each head, as in T5. Source: Raffel et al., Exploring the Limits
+/// of Transfer Learning (2020), section 2.1.
 template <Number T>
 struct RelativeBias {
-  SharedTensor<T, 2> table{}; ///< [buckets, Hq]
-  bool bidirectional = true;  ///< keys after the query have buckets of their own; else they share that of distance 0
-  Index max_distance = 128;   ///< from here on all distances share the last bucket
+  SharedTensor<T, 2> table{};  ///< [buckets, Hq]
+  bool bidirectional = true;   ///< keys after the query have buckets of their own; else they share that of distance 0
+  Index max_distance = 128;    ///< from here on all distances share the last bucket
 
   explicit operator bool() const { return static_cast<bool>(table); }
 };
@@ -74,16 +74,16 @@ enum class Kernel {
 template <Number T>
 struct AttentionOptions {
   Causal causal = Causal::none;
-  std::optional<double> scale{};                 ///< default 1 / sqrt(D), D the width of a head's key
-  Mask mask{};                                  ///< true = may be attended to
-  Bias<T> bias{};                               ///< added to the scores
-  Lengths key_lengths{}, query_lengths{};       ///< the valid prefix of each sequence
-  Index window_left = -1, window_right = -1;    ///< positions -left .. right are allowed, both inclusive; -1: unlimited
-  double softcap = 0;                           ///< c > 0: scores become c tanh(score / c)
-  Slopes<T> alibi_slopes{};                     ///< adds -slope |position|
+  std::optional<double> scale{};              ///< default 1 / sqrt(D), D the width of a head's key
+  Mask mask{};                                ///< true = may be attended to
+  Bias<T> bias{};                             ///< added to the scores
+  Lengths key_lengths{}, query_lengths{};     ///< the valid prefix of each sequence
+  Index window_left = -1, window_right = -1;  ///< positions -left .. right are allowed, both inclusive; -1: unlimited
+  double softcap = 0;                         ///< c > 0: scores become c tanh(score / c)
+  Slopes<T> alibi_slopes{};                   ///< adds -slope |position|
   RelativeBias<T> relative_bias{};
   Sinks<T> sinks{};
-  double dropout = 0;                           ///< probability that a weight is dropped; active only with an Rng
+  double dropout = 0;  ///< probability that a weight is dropped; active only with an Rng
   Rng* rng = nullptr;
   Kernel kernel = Kernel::automatic;
 };
@@ -102,7 +102,7 @@ struct AttentionGrads {
   Tensor<T, 4> query, key, value;  ///< shapes of query, key and value
   Tensor<T, 4> bias;               ///< the bias's own shape: summed over the dimensions it was broadcast along
   Tensor<T, 1> alibi_slopes, sinks;
-  Tensor<T, 2> relative_bias;      ///< shape of the table
+  Tensor<T, 2> relative_bias;  ///< shape of the table
 };
 
 }  // namespace attensor::inline ATTENSOR_ISA

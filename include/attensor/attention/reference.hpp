@@ -1,6 +1,6 @@
 #pragma once
-/// \file
-/// Attention of one head, step by step, with its weights in full. With S the scores of score_terms.hpp, rows i of queries:
+/// \file Attention of one head, step by step, with its weights in full. With S the scores of score_terms.hpp, rows i of
+/// queries:
 ///
 ///     L_i = log(sum_j exp(S_ij) [+ exp(sink)])        P_ij = exp(S_ij - L_i), 0 where j is masked for i
 ///     O   = (P * M) V                                 M: the dropout mask, already scaled
@@ -12,8 +12,9 @@
 ///     dbias, dtable, dslope: dS summed as they were broadcast;  then through softcap: dS (1 - tanh^2)
 ///     dQ   = scale * dS K             dK = scale * dS^T Q
 ///
-/// A row that may attend to nothing has P = 0, O = 0, L = -infinity (the sink, where there is one) and adds zero to everything.
-/// Source: Vaswani et al., Attention Is All You Need (2017), equation 1; Dao et al., FlashAttention (2022), appendix B.
+/// A row that may attend to nothing has P = 0, O = 0, L = -infinity (the sink, where there is one) and adds zero to
+/// everything. Source: Vaswani et al., Attention Is All You Need (2017), equation 1; Dao et al., FlashAttention (2022),
+/// appendix B.
 
 #include "attensor/attention/reference_weights.hpp"
 
@@ -23,9 +24,9 @@ namespace detail {
 /// Writes output [Lq, Dv] and logsumexp [Lq] of one head.
 /// \param head_index  number of the head in the whole batch: with the extent Lk, the logical index of dropout
 template <Number T>
-void reference_forward(const HeadMatrix<const T>& query, const HeadMatrix<const T>& key, const HeadMatrix<const T>& value,
-                       const ScoreTerms<T>& all_terms, const DropoutMask& dropout, Index head_index, const HeadMatrix<T>& output,
-                       T* logsumexp) {
+void reference_forward(const HeadMatrix<const T>& query, const HeadMatrix<const T>& key,
+                       const HeadMatrix<const T>& value, const ScoreTerms<T>& all_terms, const DropoutMask& dropout,
+                       Index head_index, const HeadMatrix<T>& output, T* logsumexp) {
   const Participants<T> takes_part(all_terms);
   const ScoreTerms<T> terms = takes_part.trimmed();
   const Index queries = terms.queries, keys = terms.keys, stride = weights_stride<T>(keys);
@@ -45,8 +46,8 @@ void reference_forward(const HeadMatrix<const T>& query, const HeadMatrix<const 
   }
 }
 
-/// Where the gradients of one head go. query is overwritten, everything else is added to. `scores` [Lq, Lk] takes dS before
-/// softcap and scale, for the bias; table is this head's column.
+/// Where the gradients of one head go. query is overwritten, everything else is added to. `scores` [Lq, Lk] takes dS
+/// before softcap and scale, for the bias; table is this head's column.
 template <Number T>
 struct HeadGrads {
   HeadMatrix<T> query, key, value;
@@ -59,8 +60,9 @@ struct HeadGrads {
 /// Row i of dS, from P and dP in place, through everything that was added to the scores, and through softcap and scale.
 /// \param shift  delta_i - dL_i
 template <Number T>
-void reference_grad_scores_row(const HeadMatrix<const T>& query, const HeadMatrix<const T>& key, const ScoreTerms<T>& terms, Index i,
-                               const T* p, T shift, const HeadGrads<T>& grads, T* ds) {
+void reference_grad_scores_row(const HeadMatrix<const T>& query, const HeadMatrix<const T>& key,
+                               const ScoreTerms<T>& terms, Index i, const T* p, T shift, const HeadGrads<T>& grads,
+                               T* ds) {
   using P = Packet<T>;
   const auto [begin, end] = terms.range(i);
   T* row = ds + begin;
@@ -99,7 +101,8 @@ void reference_grad_scores(const HeadMatrix<const T>& query, const HeadMatrix<co
   for (Index i = 0; i < queries; ++i) {
     const T* p = weights + i * stride;
     const T* dp = grad_scores + i * stride;
-    shifts[i] = sum_row<T>(keys, [&](auto at) { return at.load(p) * at.load(dp); }) - (grad_logsumexp ? grad_logsumexp[i] : T(0));
+    shifts[i] = sum_row<T>(keys, [&](auto at) { return at.load(p) * at.load(dp); }) -
+                (grad_logsumexp ? grad_logsumexp[i] : T(0));
   }
   for (Index i = 0; i < queries; ++i) {
     if (grads.sink && real_part(*terms.sink) != real_part(minus_infinity<T>)) {
@@ -114,9 +117,10 @@ void reference_grad_scores(const HeadMatrix<const T>& query, const HeadMatrix<co
 /// Adds the gradients of one head.
 /// \param grad_logsumexp  [Lq], or null
 template <Number T>
-void reference_backward(const HeadMatrix<const T>& grad_output, const HeadMatrix<const T>& query, const HeadMatrix<const T>& key,
-                        const HeadMatrix<const T>& value, const T* grad_logsumexp, const ScoreTerms<T>& all_terms,
-                        const DropoutMask& dropout, Index head_index, const HeadGrads<T>& grads) {
+void reference_backward(const HeadMatrix<const T>& grad_output, const HeadMatrix<const T>& query,
+                        const HeadMatrix<const T>& key, const HeadMatrix<const T>& value, const T* grad_logsumexp,
+                        const ScoreTerms<T>& all_terms, const DropoutMask& dropout, Index head_index,
+                        const HeadGrads<T>& grads) {
   const Participants<T> takes_part(all_terms);
   const ScoreTerms<T> terms = takes_part.trimmed();
   const Index queries = terms.queries, keys = terms.keys, stride = weights_stride<T>(keys);
@@ -141,7 +145,8 @@ void reference_backward(const HeadMatrix<const T>& grad_output, const HeadMatrix
   grad_out.add_rows_not_finite(grads.value.data, grads.value.stride, p.transposed(), allows_transposed);
 
   // dP = (dO V^T) * M; what is hidden is cleared, so a NaN in V needs no guard here
-  gemm_serial(grad_scores.data(), stride, MatrixView<T>(seen_grad_out.rows()), MatrixView<T>(seen_v.rows()).transposed());
+  gemm_serial(grad_scores.data(), stride, MatrixView<T>(seen_grad_out.rows()),
+              MatrixView<T>(seen_v.rows()).transposed());
   if (dropout.active()) drop_weights(dropout, head_index, key.rows, terms, grad_scores.data(), stride);
   reference_grad_scores(query, key, terms, takes_part, weights.data(), stride, logsumexp.data(), grad_logsumexp, grads,
                         grad_scores.data());

@@ -1,7 +1,6 @@
 #pragma once
-/// \file
-/// The weights of one head in full: scores, softmax, sink, dropout. Each step goes over all rows before the next one begins, so
-/// that no row waits for its own stores.
+/// \file The weights of one head in full: scores, softmax, sink, dropout. Each step goes over all rows before the next
+/// one begins, so that no row waits for its own stores.
 
 #include "attensor/attention/guarded_rows.hpp"
 #include "attensor/ops/softmax.hpp"
@@ -12,8 +11,8 @@ namespace detail {
 template <Number T>
 inline constexpr T minus_infinity = T(-std::numeric_limits<double>::infinity());
 
-/// The step from row to row of a matrix of weights: whole packets, so that a partial packet never reaches into the next row,
-/// where its load would have to wait for a store.
+/// The step from row to row of a matrix of weights: whole packets, so that a partial packet never reaches into the next
+/// row, where its load would have to wait for a store.
 template <Number T>
 Index weights_stride(Index keys) {
   return (keys + Packet<T>::lanes - 1) / Packet<T>::lanes * Packet<T>::lanes;
@@ -56,13 +55,14 @@ T log_sum(T a, T b) {
   return a + std::log(T(1) + std::exp(b - a));
 }
 
-/// The weights P [queries, keys] of a head, and their log-sum-exp where it is asked for. Rows past the valid queries are not
-/// written.
+/// The weights P [queries, keys] of a head, and their log-sum-exp where it is asked for. Rows past the valid queries
+/// are not written.
 template <Number T>
-void reference_weights(const HeadMatrix<const T>& query, const HeadMatrix<const T>& key, const ScoreTerms<T>& terms, T* weights,
-                       Index stride, T* logsumexp) {
+void reference_weights(const HeadMatrix<const T>& query, const HeadMatrix<const T>& key, const ScoreTerms<T>& terms,
+                       T* weights, Index stride, T* logsumexp) {
   const Index keys = terms.keys;
-  gemm_serial(weights, stride, MatrixView<T>(query).row_range(0, terms.queries), MatrixView<T>(key).row_range(0, keys).transposed());
+  gemm_serial(weights, stride, MatrixView<T>(query).row_range(0, terms.queries),
+              MatrixView<T>(key).row_range(0, keys).transposed());
   for (Index i = 0; i < terms.queries; ++i) {
     const auto [begin, end] = terms.range(i);
     score_row(terms, i, begin, end, weights + i * stride);
@@ -87,8 +87,8 @@ void reference_weights(const HeadMatrix<const T>& query, const HeadMatrix<const 
 
 /// weights *= the mask of this head: element (i, j) is number i * row_length + j of row head_index.
 template <Number T>
-void drop_weights(const DropoutMask& dropout, Index head_index, Index row_length, const ScoreTerms<T>& terms, T* weights,
-                  Index stride) {
+void drop_weights(const DropoutMask& dropout, Index head_index, Index row_length, const ScoreTerms<T>& terms,
+                  T* weights, Index stride) {
   if constexpr (Scalar<T>) {
     const Scratch<T> factors(terms.queries * row_length);
     dropout.factors(head_index, 0, terms.queries * row_length, factors.data());

@@ -3,7 +3,7 @@
 /// How the score of one head's query i and key j comes about, and whether there is one:
 ///
 ///     s = scale * q_i . k_j          s = softcap * tanh(s / softcap)
-///     s = s + bias(i, j) + table(bucket(p)) - slope * |p|              p = j - i - diagonal, the position of j seen from i
+///     s = s + bias(i, j) + table(bucket(p)) - slope * |p|          p = j - i - diagonal, the position of j seen from i
 ///
 /// where i and j are real (lengths), p is allowed (causal, window) and the boolean mask says true.
 
@@ -42,8 +42,9 @@ inline Index relative_bucket(Index p, Index buckets, bool bidirectional, Index m
   const Index exact = buckets / 2;
   if (distance < exact) return first + distance;
   // In float, as the models were trained: the bucket of a distance next to a boundary depends on it.
-  const float ratio = std::log(static_cast<float>(distance) / static_cast<float>(std::max<Index>(exact, 1))) /
-                      static_cast<float>(std::log(static_cast<double>(max_distance) / static_cast<double>(std::max<Index>(exact, 1))));
+  const float ratio =
+      std::log(static_cast<float>(distance) / static_cast<float>(std::max<Index>(exact, 1))) /
+      static_cast<float>(std::log(static_cast<double>(max_distance) / static_cast<double>(std::max<Index>(exact, 1))));
   const Index far = exact + static_cast<Index>(ratio * static_cast<float>(buckets - exact));
   return first + std::min(far, buckets - 1);
 }
@@ -51,8 +52,8 @@ inline Index relative_bucket(Index p, Index buckets, bool bidirectional, Index m
 /// All of it for one head. Plain pointers into what the options share.
 template <Number T>
 struct ScoreTerms {
-  Index queries = 0, keys = 0;  ///< real ones: the valid prefix
-  Index diagonal = 0;           ///< position 0 of query i is key i + diagonal
+  Index queries = 0, keys = 0;    ///< real ones: the valid prefix
+  Index diagonal = 0;             ///< position 0 of query i is key i + diagonal
   Index lowest = 0, highest = 0;  ///< positions allowed by causal and window, inclusive
   Broadcast<const bool> mask;
   Broadcast<const T> bias;
@@ -90,7 +91,8 @@ struct ScoreTerms {
 
 /// The terms of one query head of a batch entry.
 template <Number T>
-ScoreTerms<T> score_terms(const AttentionOptions<T>& options, Index batch, Index head, Index queries, Index keys, Index head_dim) {
+ScoreTerms<T> score_terms(const AttentionOptions<T>& options, Index batch, Index head, Index queries, Index keys,
+                          Index head_dim) {
   constexpr Index unlimited = Index{1} << 60;
   ScoreTerms<T> terms;
   terms.queries = options.query_lengths ? (*options.query_lengths)(batch) : queries;
@@ -101,7 +103,8 @@ ScoreTerms<T> score_terms(const AttentionOptions<T>& options, Index batch, Index
   if (options.causal != Causal::none) terms.highest = std::min<Index>(terms.highest, 0);
   if (options.mask) terms.mask = broadcast_head(options.mask->data(), options.mask->shape(), batch, head);
   if (options.bias) terms.bias = broadcast_head(options.bias->data(), options.bias->shape(), batch, head);
-  terms.scale = static_cast<T>(options.scale.value_or(1 / std::sqrt(static_cast<double>(std::max<Index>(head_dim, 1)))));
+  terms.scale =
+      static_cast<T>(options.scale.value_or(1 / std::sqrt(static_cast<double>(std::max<Index>(head_dim, 1)))));
   terms.softcap = options.softcap;
   if (options.alibi_slopes) {
     terms.slope = (*options.alibi_slopes)(head);

@@ -67,7 +67,8 @@ struct NormalOptions {
 template <Scalar T, std::size_t Rank>
 Tensor<T, Rank> normal(const Shape<Rank>& shape, Rng& rng, const NormalOptions& options = {}) {
   auto x = empty<T>(shape);
-  for (Index i = 0; i < x.size(); ++i) x.data()[i] = static_cast<T>(std::fma(rng.normal(), options.stddev, options.mean));
+  for (Index i = 0; i < x.size(); ++i)
+    x.data()[i] = static_cast<T>(std::fma(rng.normal(), options.stddev, options.mean));
   return x;
 }
 template <Scalar T, std::size_t Rank>

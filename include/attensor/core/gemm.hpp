@@ -3,13 +3,14 @@
 /// The matrix product C[m, n] = A[m, k] B[k, n], row-major C, for A and B in any orientation.
 ///
 /// It runs on Eigen's own packing and micro-kernel, called directly: an operand that is used again and again is packed
-/// once, nothing is taken from the heap in between, and each element of C is one chain of multiply-adds over k in a fixed order:
+/// once, nothing is taken from the heap in between, and each element of C is one chain of multiply-adds over k in a
+/// fixed order:
 ///
 ///     C(i, j) = bias(j) + sum over blocks of kc of (sum over the block of A(i, l) B(l, j))
 ///
-/// So a row of C has the same bits whatever the number of rows, its place among them, the number of threads, and whether B
-/// was packed ahead. For that, B's columns are padded with zeros to whole panels of the micro-kernel (its one-packet variant
-/// sums in another order), and k is cut at fixed places.
+/// So a row of C has the same bits whatever the number of rows, its place among them, the number of threads, and
+/// whether B was packed ahead. For that, B's columns are padded with zeros to whole panels of the micro-kernel (its
+/// one-packet variant sums in another order), and k is cut at fixed places.
 
 #include "attensor/core/gemm_small.hpp"
 #include "attensor/core/parallel.hpp"
@@ -86,7 +87,8 @@ PackedColumns<T> pack_columns(T* packed, const MatrixView<T>& b) {
   parallel_chunks(b.columns, panels_per_task * Kernel::panel, [&](Index begin, Index end) {
     for (Index l = 0; l < b.rows; l += block) {
       const Index depth = std::min(block, b.rows - l);
-      Kernel::pack_columns(packed + l * Kernel::padded_columns(b.columns) + begin * depth, b.row_range(l, depth), begin, end);
+      Kernel::pack_columns(packed + l * Kernel::padded_columns(b.columns) + begin * depth, b.row_range(l, depth), begin,
+                           end);
     }
   });
   return {packed, b.rows, b.columns};
@@ -102,8 +104,8 @@ T packed_element(const PackedColumns<T>& packed, Index l, Index j) {
   return packed.data[begin * padded + panel * depth + (l - begin) * width + (j - panel)];
 }
 
-/// One tile of C on the calling thread: its rows times a range of packed columns that begins at a whole panel. `packed_rows`
-/// holds a.rows * gemm_depth_block(a.columns) elements.
+/// One tile of C on the calling thread: its rows times a range of packed columns that begins at a whole panel.
+/// `packed_rows` holds a.rows * gemm_depth_block(a.columns) elements.
 template <Scalar T>
 void gemm_tile(T* c, Index c_stride, const MatrixView<T>& a, const PackedColumns<T>& b, Index begin, Index end,
                const GemmStart<T>& start, T* packed_rows) {
@@ -113,8 +115,8 @@ void gemm_tile(T* c, Index c_stride, const MatrixView<T>& a, const PackedColumns
   for (Index l = 0; l < b.depth; l += block) {
     const Index depth = std::min(block, b.depth - l);
     Kernel::pack_rows(packed_rows, a.column_range(l, depth));
-    Kernel::multiply(c + begin, c_stride, packed_rows, b.data + l * Kernel::padded_columns(b.columns) + begin * depth, a.rows,
-                     end - begin, depth);
+    Kernel::multiply(c + begin, c_stride, packed_rows, b.data + l * Kernel::padded_columns(b.columns) + begin * depth,
+                     a.rows, end - begin, depth);
   }
 }
 
@@ -140,8 +142,8 @@ void gemm(T* c, Index c_stride, const MatrixView<T>& a, const PackedColumns<T>& 
     const Index row = task / column_tiles * tile_rows, column = task % column_tiles * tile_columns;
     const Index rows = std::min(tile_rows, a.rows - row);
     const Scratch<T> packed_rows(rows * gemm_depth_block(b.depth));
-    gemm_tile(c + row * c_stride, c_stride, a.row_range(row, rows), b, column, std::min(column + tile_columns, b.columns), start,
-              packed_rows.data());
+    gemm_tile(c + row * c_stride, c_stride, a.row_range(row, rows), b, column,
+              std::min(column + tile_columns, b.columns), start, packed_rows.data());
   });
 }
 

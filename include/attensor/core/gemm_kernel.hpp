@@ -5,6 +5,10 @@
 /// A row-major C[m, n] = A[m, k] B[k, n] is computed as C^T = B^T A^T in Eigen's column-major terms, so that B is the
 /// micro-kernel's left side and A its right side. Source: Goto and van de Geijn, Anatomy of High-Performance Matrix
 /// Multiplication (2008).
+///
+/// Eigen's templates are instantiated on types of our own, so their names carry the instruction set. One function is out of
+/// reach: Eigen 5's AVX-512 micro-kernel, which takes pointers. Objects that differ within AVX-512 share it, and it uses
+/// nothing beyond what all of them have.
 
 #include "attensor/core/packet.hpp"
 
@@ -62,7 +66,8 @@ struct GemmKernel {
   static constexpr Index panel = Traits::mr;  ///< columns of C that the micro-kernel computes at once
   static constexpr Index lanes = Traits::LhsProgress;
   static constexpr Index row_group = Traits::nr;
-  /// A narrower last panel is padded to a multiple of this, past Eigen's one-packet variant where that sums in two chains.
+  /// A narrower last panel is padded to a multiple of this, past Eigen's one-packet variant where that sums in two
+  /// chains.
   static constexpr Index panel_unit = row_group == 8 && lanes > 4 ? lanes : std::min(2 * lanes, panel);
 
   static Index padded_columns(Index columns) {
@@ -99,7 +104,8 @@ struct GemmKernel {
   static void pack_rows(T* packed, const MatrixView<T>& a) {
     using namespace Eigen::internal;
     if (a.column_stride == 1) {
-      gemm_pack_rhs<T, Index, Source, Traits::nr, Eigen::ColMajor>()(packed, Source(a.data, a.row_stride), a.columns, a.rows);
+      gemm_pack_rhs<T, Index, Source, Traits::nr, Eigen::ColMajor>()(packed, Source(a.data, a.row_stride), a.columns,
+                                                                     a.rows);
     } else {
       gemm_pack_rhs<T, Index, TransposedSource, Traits::nr, Eigen::RowMajor>()(
           packed, TransposedSource(a.data, a.column_stride), a.columns, a.rows);
@@ -129,20 +135,21 @@ struct GemmKernel {
   }
 
  private:
-  static void run(T* c, Index c_stride, const T* packed_rows, const T* packed_columns, Index rows, Index columns, Index depth);
+  static void run(T* c, Index c_stride, const T* packed_rows, const T* packed_columns, Index rows, Index columns,
+                  Index depth);
 };
 
 template <class T>
 void GemmKernel<T>::run(T* c, Index c_stride, const T* packed_rows, const T* packed_columns, Index rows, Index columns,
                         Index depth) {
-  Eigen::internal::gebp_kernel<T, T, Index, Target, Traits::mr, Traits::nr>()(Target(c, c_stride), packed_columns, packed_rows,
-                                                                             columns, depth, rows, T(1));
+  Eigen::internal::gebp_kernel<T, T, Index, Target, Traits::mr, Traits::nr>()(Target(c, c_stride), packed_columns,
+                                                                              packed_rows, columns, depth, rows, T(1));
 }
 
 }  // namespace detail
 }  // namespace attensor::inline ATTENSOR_ISA
 
-#ifdef ATTENSOR_TEST_EXTERN_PRODUCTS  // attensor's own tests instantiate the kernels once, in tests/support/products.cpp
+#ifdef ATTENSOR_TEST_EXTERN_PRODUCTS  // attensor's own tests instantiate the kernels once: tests/support/products.cpp
 extern template struct attensor::detail::GemmKernel<float>;
 extern template struct attensor::detail::GemmKernel<double>;
 #endif

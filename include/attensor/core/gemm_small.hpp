@@ -4,7 +4,8 @@
 ///
 ///     C(i, j) = start + sum over l, in order, of A(i, l) B(l, j)
 ///
-/// Each element is the same chain of multiply-adds as in the packed micro-kernel, so the choice between the two changes no bit.
+/// Each element is the same chain of multiply-adds as in the packed micro-kernel, so the choice between the two changes
+/// no bit.
 
 #include "attensor/core/gemm_kernel.hpp"
 #include "attensor/core/row.hpp"
@@ -68,8 +69,8 @@ void gemm_small(T* c, Index c_stride, const MatrixView<T>& a, const MatrixView<T
   const Index block = gemm_depth_block(b.rows);
   Index l = 0;
   do {  // also once where there is nothing to sum
-    gemm_small_block(c, c_stride, a.column_range(l, std::min(block, b.rows - l)), right + l * right_stride, right_stride, b.columns,
-                     l == 0 ? start : GemmStart<T>{nullptr, true});
+    gemm_small_block(c, c_stride, a.column_range(l, std::min(block, b.rows - l)), right + l * right_stride,
+                     right_stride, b.columns, l == 0 ? start : GemmStart<T>{nullptr, true});
     l += block;
   } while (l < b.rows);
 }

@@ -5,11 +5,12 @@
 /// Two objects of one program may be compiled with different -m flags, or one with assertions and one without. Were
 /// their inline functions one and the same symbol, the linker would keep either, and a program could run AVX-512
 /// instructions on a machine that has none. So everything lives in `attensor::ATTENSOR_ISA`, an inline namespace named
-/// after what the compiler may emit; users write `attensor::` and never see it but in symbols. Each such build of the library
-/// has its own pool of threads, its own memory, and its own error types (all of them std::runtime_error).
+/// after what the compiler may emit; users write `attensor::` and never see it but in symbols. Each such build of the
+/// library has its own pool of threads, its own memory, and its own error types (all of them std::runtime_error).
 
 #if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
-#error "attensor: -ffast-math and -ffinite-math-only remove the handling of infinities that masks rely on; leave them out"
+#error \
+    "attensor: -ffast-math and -ffinite-math-only remove the handling of infinities that masks rely on; leave them out"
 #endif
 
 #if defined(__AVX512F__)
@@ -124,8 +125,9 @@
 #define ATTENSOR_ISA_PASTE(base, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, mode) \
   isa_##base##_##a##b##c##d##e##f##g##h##i##j##k##l##m##n##o##_##mode
 #define ATTENSOR_ISA_EXPAND(...) ATTENSOR_ISA_PASTE(__VA_ARGS__)
-#define ATTENSOR_ISA                                                                                                      \
-  ATTENSOR_ISA_EXPAND(ATTENSOR_ISA_BASE, ATTENSOR_ISA_FMA, ATTENSOR_ISA_SSE41, ATTENSOR_ISA_BMI, ATTENSOR_ISA_BMI2,       \
-                      ATTENSOR_ISA_LZCNT, ATTENSOR_ISA_MOVBE, ATTENSOR_ISA_F16C, ATTENSOR_ISA_POPCNT, ATTENSOR_ISA_AVX512VL, \
-                      ATTENSOR_ISA_AVX512DQ, ATTENSOR_ISA_AVX512BW, ATTENSOR_ISA_AVX512CD, ATTENSOR_ISA_AVX512VBMI,       \
-                      ATTENSOR_ISA_AVX512VBMI2, ATTENSOR_ISA_AVX512VPOPCNTDQ, ATTENSOR_ISA_MODE)
+#define ATTENSOR_ISA                                                                                                \
+  ATTENSOR_ISA_EXPAND(ATTENSOR_ISA_BASE, ATTENSOR_ISA_FMA, ATTENSOR_ISA_SSE41, ATTENSOR_ISA_BMI, ATTENSOR_ISA_BMI2, \
+                      ATTENSOR_ISA_LZCNT, ATTENSOR_ISA_MOVBE, ATTENSOR_ISA_F16C, ATTENSOR_ISA_POPCNT,               \
+                      ATTENSOR_ISA_AVX512VL, ATTENSOR_ISA_AVX512DQ, ATTENSOR_ISA_AVX512BW, ATTENSOR_ISA_AVX512CD,   \
+                      ATTENSOR_ISA_AVX512VBMI, ATTENSOR_ISA_AVX512VBMI2, ATTENSOR_ISA_AVX512VPOPCNTDQ,              \
+                      ATTENSOR_ISA_MODE)

@@ -69,8 +69,8 @@ Tensor<scalar_t<X>, rank_v<X>> transpose(const X& x, std::size_t a, std::size_t 
   return y;
 }
 
-/// x as an Eigen matrix, in place: [rows, last dimension], where rows run over all other dimensions. Any Eigen expression
-/// may read it, and may be assigned to it if x is writable.
+/// x as an Eigen matrix, in place: [rows, last dimension], where rows run over all other dimensions. Any Eigen
+/// expression may read it, and may be assigned to it if x is writable.
 /// \throws ShapeError if no single step leads from row to row
 template <Viewable X>
   requires Scalar<scalar_t<X>>

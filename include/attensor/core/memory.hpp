@@ -2,11 +2,11 @@
 /// \file
 /// Where elements live: 64-byte aligned blocks from a cache of size classes.
 ///
-/// A step that repeats (an inference, a training step) asks for the same sizes again and again, so a freed block waits in
-/// a list of its size class and the next request takes it: after the first step the heap is not asked for anything.
-/// Lists are kept in shards, one for a thread as long as there are no more than `shard_count` of them; a block may be freed
-/// on any thread, and a shard that has none of a class looks at the others before it asks the heap. Nothing is registered for exit: tensors may
-/// be destroyed at any time, also after main.
+/// A step that repeats (an inference, a training step) asks for the same sizes again and again, so a freed block waits
+/// in a list of its size class and the next request takes it: after the first step the heap is not asked for anything.
+/// Lists are kept in shards, one for a thread as long as there are no more than `shard_count` of them; a block may be
+/// freed on any thread, and a shard that has none of a class looks at the others before it asks the heap. Nothing is
+/// registered for exit: tensors may be destroyed at any time, also after main.
 
 #include <array>
 #include <atomic>
@@ -121,8 +121,8 @@ class BlockCache {
   std::atomic<std::size_t> next_shard_{0};
 };
 
-/// At least `bytes` bytes, aligned to memory_alignment. Under AddressSanitizer each block comes from the heap, so that a
-/// use after free is seen.
+/// At least `bytes` bytes, aligned to memory_alignment. Under AddressSanitizer each block comes from the heap, so that
+/// a use after free is seen.
 inline void* allocate(std::size_t bytes) {
 #ifdef ATTENSOR_ADDRESS_SANITIZER
   return ::operator new(bytes, std::align_val_t{memory_alignment});

@@ -2,9 +2,9 @@
 /// \file
 /// A register of numbers, and the few functions that row kernels are written with.
 ///
-/// Packet<T> is Eigen's widest packet of T with operators, or a single number where Eigen has none (std::complex<double>,
-/// a target without vectors, a version of Eigen that is not known). Everything is elementwise and a function of the lane
-/// alone, so a number has the same bits in whatever lane and at whatever address it lies.
+/// Packet<T> is Eigen's widest packet of T with operators, or a single number where Eigen has none
+/// (std::complex<double>, a target without vectors, a version of Eigen that is not known). Everything is elementwise
+/// and a function of the lane alone, so a number has the same bits in whatever lane and at whatever address it lies.
 
 #include <algorithm>
 #include <bit>

@@ -2,8 +2,8 @@
 /// \file
 /// Loops over independent tasks, on a pool of threads or on the host program's own.
 ///
-/// What a task computes must not depend on which thread runs it, and every split into tasks in this library is a function
-/// of shapes alone. So results have the same bits at any number of threads.
+/// What a task computes must not depend on which thread runs it, and every split into tasks in this library is a
+/// function of shapes alone. So results have the same bits at any number of threads.
 
 #include <atomic>
 #include <charconv>
@@ -22,8 +22,9 @@
 
 namespace attensor::inline ATTENSOR_ISA {
 
-/// Hands loops to the host program's own threads. `run` calls task(data, i) once for each i in [0, count), on any threads
-/// in any order, and returns when all calls have. Tasks do not throw, and loops within a task do not reach the hook.
+/// Hands loops to the host program's own threads. `run` calls task(data, i) once for each i in [0, count), on any
+/// threads in any order, and returns when all calls have. Tasks do not throw, and loops within a task do not reach the
+/// hook.
 struct ParallelHook {
   void (*run)(void* context, Index count, void (*task)(void* data, Index i), void* data) = nullptr;
   void* context = nullptr;
@@ -33,7 +34,8 @@ namespace detail {
 
 inline constexpr int most_threads = 1024;
 
-/// The processors that the control group's quota amounts to, the strictest of the group and its parents; 0 without a quota.
+/// The processors that the control group's quota amounts to, the strictest of the group and its parents; 0 without a
+/// quota.
 inline double control_group_processors() {
   double least = 0;
   const auto limit = [&](double quota, double period) {
@@ -46,7 +48,8 @@ inline double control_group_processors() {
   }
   while (true) {
     double quota = 0, period = 0;
-    if (std::ifstream file("/sys/fs/cgroup" + path + "/cpu.max"); file >> quota >> period) limit(quota, period);  // "max" does not parse
+    if (std::ifstream file("/sys/fs/cgroup" + path + "/cpu.max"); file >> quota >> period)
+      limit(quota, period);  // "max" does not parse
     const auto parent = path.rfind('/');
     if (path.empty() || parent == std::string::npos) break;
     path.resize(parent);
@@ -104,7 +107,8 @@ class ThreadPool {
   int num_threads() const { return num_threads_.load(std::memory_order_relaxed); }
 
   void set_num_threads(int threads) {
-    if (in_task()) throw_error<ValueError>({"set_num_threads: called within a parallel loop; expected a call outside of one"});
+    if (in_task())
+      throw_error<ValueError>({"set_num_threads: called within a parallel loop; expected a call outside of one"});
     const std::lock_guard lock(owner_);
     if (threads == num_threads()) return;
     stop_.store(true, std::memory_order_relaxed);
@@ -206,8 +210,8 @@ inline void run_tasks(Index count, ThreadPool::Task task, void* data) {
 inline int get_num_threads() { return detail::ThreadPool::instance().num_threads(); }
 
 /// Sets it; 0 asks for the default: ATTENSOR_NUM_THREADS, or the processors that the process may use. Results do not
-/// depend on it. 1 ends all threads of the pool, as a plug-in should before it is unloaded. \throws ValueError for a number that
-/// is negative or above 1024
+/// depend on it. 1 ends all threads of the pool, as a plug-in should before it is unloaded. \throws ValueError for a
+/// number that is negative or above 1024
 inline void set_num_threads(int threads) {
   if (threads < 0 || threads > detail::most_threads) {
     throw_error<ValueError>({"set_num_threads: threads is ", std::to_string(threads), "; expected 0 (the default) to ",
@@ -225,8 +229,8 @@ inline void set_parallel_hook(const ParallelHook& hook) {
   if (hook.run) detail::parallel_hook.store(&current, std::memory_order_release);
 }
 
-/// body(begin, end) over [0, count) in chunks of `grain`, in any order and on any threads. Calls may be nested and may come
-/// from many threads at once. The first exception that a body throws is thrown here, after all chunks have ended.
+/// body(begin, end) over [0, count) in chunks of `grain`, in any order and on any threads. Calls may be nested and may
+/// come from many threads at once. The first exception that a body throws is thrown here, after all chunks have ended.
 template <class Body>
 void parallel_chunks(Index count, Index grain, Body&& body) {
   grain = std::max<Index>(grain, 1);
@@ -273,8 +277,8 @@ namespace detail {
 /// How many items of `cost` elementary steps each make a task worth handing to another thread.
 inline Index grain_for(Index cost) { return std::max<Index>(1, 16384 / std::max<Index>(1, cost)); }
 
-/// Sums over rows in a fixed order. `totals` is [width] and is added to. Rows are cut into chunks by their number alone;
-/// body(row, partial) adds to its chunk's own partial sums, and these are added up in order.
+/// Sums over rows in a fixed order. `totals` is [width] and is added to. Rows are cut into chunks by their number
+/// alone; body(row, partial) adds to its chunk's own partial sums, and these are added up in order.
 template <class T, class Body>
 void parallel_row_sums(Index count, Index width, T* totals, Body&& body) {
   constexpr Index most_chunks = 16;

@@ -29,8 +29,8 @@ inline std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
   return counter;
 }
 
-/// log(x) for x in (0, 1], by explicit fma: the same bits under any flags. x = m 2^e with m in [sqrt(1/2), sqrt(2)), and
-/// log(m) = 2 atanh((m - 1) / (m + 1)) as its series.
+/// log(x) for x in (0, 1], by explicit fma: the same bits under any flags. x = m 2^e with m in [sqrt(1/2), sqrt(2)),
+/// and log(m) = 2 atanh((m - 1) / (m + 1)) as its series.
 inline double portable_log(double x) {
   constexpr std::uint64_t exponent_of_half = std::uint64_t{1022} << 52;
   const auto bits = std::bit_cast<std::uint64_t>(x);
@@ -58,10 +58,14 @@ inline std::array<double, 2> portable_cos_sin_turn(double t) {
   for (int k = 16; k >= 0; k -= 2) cosine = std::fma(cosine * a2, -1.0 / ((k + 1) * (k + 2)), 1.0);
   sine *= a;
   switch (quarter) {
-    case 0: return {cosine, sine};
-    case 1: return {-sine, cosine};
-    case 2: return {-cosine, -sine};
-    default: return {sine, -cosine};
+    case 0:
+      return {cosine, sine};
+    case 1:
+      return {-sine, cosine};
+    case 2:
+      return {-cosine, -sine};
+    default:
+      return {sine, -cosine};
   }
 }
 
@@ -89,7 +93,8 @@ class Rng {
   std::uint32_t next() {
     const std::uint64_t block = state_.position / 4;
     if (block != cached_block_) {
-      cached_ = detail::philox({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0, 0}, key());
+      cached_ =
+          detail::philox({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0, 0}, key());
       cached_block_ = block;
     }
     return cached_[state_.position++ % 4];

@@ -3,8 +3,9 @@
 /// Rows: loops over whole packets in a fixed order, so that a row has the same bits wherever it lies.
 ///
 /// A row kernel is a lambda of one place: `at.load(x)` reads a packet there, `at.store(y, packet)` writes one. The last
-/// place of a row may be partial; it is padded to a whole packet on the way in and cut on the way out. (An Eigen reduction or
-/// transcendental on a mapped row would peel to an aligned address and finish in scalars: other bits at another address.)
+/// place of a row may be partial; it is padded to a whole packet on the way in and cut on the way out. (An Eigen
+/// reduction or transcendental on a mapped row would peel to an aligned address and finish in scalars: other bits at
+/// another address.)
 
 #include <array>
 
@@ -48,8 +49,8 @@ void for_row(Index n, Body&& body) {
   }
 }
 
-/// The reduction of term(place) over a row of n, in four running packets that are joined in a fixed order. Packet number p goes
-/// to the (p % 4)-th whatever n is, so neutral terms at the end of a row (padding) change no bit.
+/// The reduction of term(place) over a row of n, in four running packets that are joined in a fixed order. Packet
+/// number p goes to the (p % 4)-th whatever n is, so neutral terms at the end of a row (padding) change no bit.
 template <Number T, class Join, class Term>
 Packet<T> reduce_row(Index n, T neutral, Join&& join, Term&& term) {
   constexpr Index lanes = Packet<T>::lanes;
@@ -78,14 +79,16 @@ Packet<T> reduce_row(Index n, T neutral, Join&& join, Term&& term) {
 /// sum over the row of term(place)
 template <Number T, class Term>
 T sum_row(Index n, Term&& term) {
-  return sum(reduce_row<T>(n, T(0), [](Packet<T> a, Packet<T> b) { return a + b; }, term));
+  return sum(reduce_row<T>(
+      n, T(0), [](Packet<T> a, Packet<T> b) { return a + b; }, term));
 }
 
 /// max over the row of term(place); -infinity for an empty row. A NaN is passed over.
 template <Number T, class Term>
 T max_row(Index n, Term&& term) {
   constexpr T lowest = T(-std::numeric_limits<double>::infinity());
-  return largest(reduce_row<T>(n, lowest, [](Packet<T> a, Packet<T> b) { return max(a, b); }, term));
+  return largest(reduce_row<T>(
+      n, lowest, [](Packet<T> a, Packet<T> b) { return max(a, b); }, term));
 }
 
 }  // namespace detail

@@ -22,7 +22,8 @@ struct NestedList<T, 0> {
 
 }  // namespace detail
 
-/// Owns its elements: contiguous, row-major, 64-byte aligned. Copying copies the elements; a tensor that was moved from is empty.
+/// Owns its elements: contiguous, row-major, 64-byte aligned. Copying copies the elements; a tensor that was moved from
+/// is empty.
 ///
 ///     Tensor<float, 2> x = {{1, 2, 3}, {4, 5, 6}};     // braces hold values
 ///     Tensor<float, 2> y(Shape{2, 3});                 // a shape is said as a shape: zeros
@@ -51,7 +52,8 @@ class Tensor {
     *this = uninitialized(other.shape_);
     std::copy_n(other.data_, size(), data_);
   }
-  Tensor(Tensor&& other) noexcept : data_(std::exchange(other.data_, nullptr)), shape_(std::exchange(other.shape_, {})) {}
+  Tensor(Tensor&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), shape_(std::exchange(other.shape_, {})) {}
   Tensor& operator=(const Tensor& other) {
     if (this == &other) return *this;
     if (shape_ != other.shape_ || empty() != other.empty()) return *this = Tensor(other);
@@ -215,12 +217,13 @@ concept TensorLike = requires { typename scalar_t<X>; } && (Rank == any_rank || 
 template <class X, std::size_t Rank = any_rank>
 concept Viewable = TensorLike<X, Rank> && requires(X&& x) { std::forward<X>(x).view(); };
 
-/// Mixing float and double in one call does not compile. `require_same_scalar<A, B>();` is a type and no function, so that its
-/// assertion is the first error and not the last.
+/// Mixing float and double in one call does not compile. `require_same_scalar<A, B>();` is a type and no function, so
+/// that its assertion is the first error and not the last.
 template <class A, class B>
 struct require_same_scalar {
-  static_assert(std::same_as<scalar_t<A>, scalar_t<B>>,
-                "attensor: all tensors of one call have the same scalar type; convert with to<float>(x) or to<double>(x)");
+  static_assert(
+      std::same_as<scalar_t<A>, scalar_t<B>>,
+      "attensor: all tensors of one call have the same scalar type; convert with to<float>(x) or to<double>(x)");
   constexpr require_same_scalar() {}
 };
 

@@ -56,7 +56,8 @@ class View {
   /// A row-major array without gaps.
   View(T* data, const Shape<Rank>& shape) : View(data, shape, row_major_strides(shape)) {}
   /// \throws ShapeError for a negative extent, or where the last dimension is not contiguous
-  View(T* data, const Shape<Rank>& shape, const Strides<Rank>& strides) : data_(data), shape_(shape), strides_(strides) {
+  View(T* data, const Shape<Rank>& shape, const Strides<Rank>& strides)
+      : data_(data), shape_(shape), strides_(strides) {
     checked_count("View", shape, sizeof(T));
     if constexpr (Rank > 0) {
       if (strides[Rank - 1] != 1 && shape[Rank - 1] > 1) [[unlikely]] {
@@ -126,8 +127,8 @@ class View {
   View<T, NewRank> reshape(const Shape<NewRank>& shape) const {
     if (!is_contiguous() || checked_count("reshape", shape) != size()) [[unlikely]] {
       throw_error<ShapeError>({"reshape: x ", shape_text(shape_), " has ", std::to_string(size()),
-                               is_contiguous() ? "" : " not contiguous", " elements; expected a shape of as many contiguous ones, got ",
-                               shape_text(shape)});
+                               is_contiguous() ? "" : " not contiguous",
+                               " elements; expected a shape of as many contiguous ones, got ", shape_text(shape)});
     }
     return {data_, shape};
   }

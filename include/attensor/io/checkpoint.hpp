@@ -9,10 +9,11 @@
 /// Options of model and optimizer are the program's, and a learning rate is a function of state.step. Gradients are not
 /// kept. In the file:
 ///
-///     model.NAME                       the parameter, by PyTorch's name; load_safetensors reads these with prefix
-///     "model." optimizer.NAME.exp_avg, ...      its moments, by the names of PyTorch's optimizer state; absent before
-///     its first step training.progress                I64 [3]: step, epoch, position training.order I64 [n]
-///     training.rng                     I64 [3]: seed, position, masks
+///     model.NAME                     the parameter, by PyTorch's name; load_safetensors reads it with prefix "model."
+///     optimizer.NAME.exp_avg, ...    its moments, by the names of PyTorch's optimizer state; absent before its first step
+///     training.progress              I64 [3]: step, epoch, position
+///     training.order                 I64 [n]
+///     training.rng                   I64 [3]: seed, position, masks
 
 #include <bit>
 

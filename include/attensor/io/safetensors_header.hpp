@@ -3,15 +3,16 @@
 /// The header of a safetensors file, read strictly.
 ///
 ///     8 bytes     length N of the header, little-endian, at most 100,000,000
-///     N bytes     {"__metadata__": {name: text, ...}, "weight": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0,
-///     24]}, ...} the rest    the elements, little-endian, row-major
+///     N bytes     {"__metadata__": {name: text, ...},
+///                  "weight": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}
+///     the rest    the elements, little-endian, row-major
 ///
 /// The JSON is UTF-8, begins with `{` and may end in spaces; no key comes twice. In the order of their offsets the
 /// tensors cover the rest of the file without gaps or overlaps, and each span is as long as type and shape say. Nothing
 /// is allocated for a length before the file is known to be that long. (The reference implementation also takes spaces
 /// in front.)
 ///
-/// Source: https://github.com/huggingface/safetensors, Format.
+/// Source: the format's description in huggingface/safetensors.
 
 #include <algorithm>
 #include <string>

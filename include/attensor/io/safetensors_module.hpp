@@ -75,9 +75,8 @@ LoadReport compare_safetensors(const SafetensorsFile& file, const Module& module
 /// Reads all parameters of the module. Gradients stay as they are.
 ///
 /// \return the differences; without `strict`, what agrees is loaded in spite of them
-/// \throws IoError if a tensor cannot be read as the module's scalar type, or, with `strict`, if names or shapes
-/// differ; then
-///         the message lists all of them and the module is unchanged
+/// \throws IoError if a tensor cannot be read as the module's scalar type, or, with `strict`, if names or shapes differ;
+///         then the message lists all of them and the module is unchanged
 template <class Module>
 LoadReport load_safetensors(SafetensorsFile& file, Module& module, const LoadOptions& options = {}) {
   LoadReport report = detail::compare_safetensors(file, std::as_const(module), options);

@@ -49,7 +49,8 @@ struct Embedding {
   void backward(const DY& dy, const Saved& saved) {
     const Index dim = weight.value.extent(1);
     const detail::RowMatrix<T> grad(dy);
-    const View<const T, 2> rows(grad.view().data, Shape{grad.view().rows, grad.view().columns}, Strides<2>{grad.view().row_stride, 1});
+    const View<const T, 2> rows(grad.view().data, Shape{grad.view().rows, grad.view().columns},
+                                Strides<2>{grad.view().row_stride, 1});
     detail::check_extent("Embedding::backward", "dy", rows, 1, dim, "the width of weight", weight.value);
     const auto gradient = embedding_backward(rows, saved.ids, weight.value.extent(0), {.padding_idx = padding_idx});
     T* to = detail::grad_of(weight).data();

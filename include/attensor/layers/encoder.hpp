@@ -58,7 +58,8 @@ struct Encoder {
   /// Gradient of x; adds to the parameters' grad. \throws ShapeError if dy does not fit what was saved
   template <TensorLike<3> DY>
   Tensor<T, 3> backward(const DY& dy, const Saved& saved) {
-    detail::check_value(saved.layers.size() == layers.size(), "Encoder::backward", "the number of saved layers", saved.layers.size(),
+    detail::check_value(saved.layers.size() == layers.size(), "Encoder::backward", "the number of saved layers",
+                        saved.layers.size(),
                         [&] { return std::to_string(layers.size()) + ", as forward of this encoder saves"; });
     Tensor<T, 3> d = final_norm ? norm.backward(dy, saved.norm) : contiguous(dy);
     for (std::size_t i = layers.size(); i-- > 0;) d = layers[i].backward(d, saved.layers[i]);
@@ -69,7 +70,8 @@ struct Encoder {
 template <InstanceOf<Encoder> Self, class Visit>
 void visit_parameters(Self& self, Visit&& visit, const ParameterPath& path = {}) {
   const ParameterPath layers = path / "layers";
-  for (std::size_t i = 0; i < self.layers.size(); ++i) visit_parameters(self.layers[i], visit, layers / static_cast<Index>(i));
+  for (std::size_t i = 0; i < self.layers.size(); ++i)
+    visit_parameters(self.layers[i], visit, layers / static_cast<Index>(i));
   if (self.final_norm) visit_parameters(self.norm, visit, path / "norm");
 }
 

@@ -22,9 +22,9 @@ struct EncoderLayerOptions {
   Index num_heads = 1;
   Index hidden_dim = 0;  ///< of the feed-forward network; 0: 4 * embed_dim
   Activation activation = Activation::relu;
-  double dropout = 0;    ///< of the attention weights, after each sublayer, and after the activation
+  double dropout = 0;  ///< of the attention weights, after each sublayer, and after the activation
   bool norm_first = false;
-  double eps = 1e-5;     ///< of both norms
+  double eps = 1e-5;  ///< of both norms
 };
 
 /// Parameters as in nn.TransformerEncoderLayer: self_attn.*, linear1.*, linear2.*, norm1.*, norm2.*.
@@ -92,7 +92,9 @@ struct EncoderLayer {
   /// Gradient of x; adds to the parameters' grad. \throws ShapeError if dy does not fit what was saved
   template <TensorLike<3> DY>
   Tensor<T, 3> backward(const DY& dy, const Saved& saved) {
-    const auto through_attention = [&](const auto& d) { return self_attn.backward(dropout_backward(d, saved.mask1), saved.self_attn); };
+    const auto through_attention = [&](const auto& d) {
+      return self_attn.backward(dropout_backward(d, saved.mask1), saved.self_attn);
+    };
     const auto through_feed_forward = [&](const auto& d) {
       return feed_forward.backward(dropout_backward(d, saved.mask2), saved.feed_forward);
     };
@@ -118,7 +120,7 @@ struct EncoderLayer {
   static void add(Tensor<T, 3>& y, const X& x) {
     const auto from = detail::rows(read(x));
     const auto to = detail::rows(y);
-    parallel_for(from.count(), detail::grain_for(from.length()), [&](Index row) { 
+    parallel_for(from.count(), detail::grain_for(from.length()), [&](Index row) {
       detail::for_row<T>(from.length(), [&](auto at) { at.store(to[row], at.load(to[row]) + at.load(from[row])); });
     });
   }

@@ -37,7 +37,8 @@ struct FeedForward {
   /// \throws ValueError for a width below 1, or a dropout that is no probability
   FeedForward(const FeedForwardOptions& options, Rng& rng) : kind(options.activation), dropout(options.dropout) {
     detail::check_value(options.embed_dim >= 1, "FeedForward", "embed_dim", options.embed_dim, "1 or more");
-    detail::check_value(options.hidden_dim >= 0, "FeedForward", "hidden_dim", options.hidden_dim, "1 or more, or 0 for 4 * embed_dim");
+    detail::check_value(options.hidden_dim >= 0, "FeedForward", "hidden_dim", options.hidden_dim,
+                        "1 or more, or 0 for 4 * embed_dim");
     detail::check_value(dropout >= 0 && dropout <= 1, "FeedForward", "dropout", dropout, "a probability in [0, 1]");
     const Index hidden_dim = options.hidden_dim == 0 ? 4 * options.embed_dim : options.hidden_dim;
     linear1 = Linear<T>({.in_dim = options.embed_dim, .out_dim = hidden_dim, .bias = options.bias}, rng);
@@ -71,12 +72,15 @@ struct FeedForward {
   template <TensorLike DY>
   auto backward(const DY& dy, const Saved& saved) {
     const detail::RowMatrix<T> grad(dy);
-    const View<const T, 2> rows(grad.view().data, Shape{grad.view().rows, grad.view().columns}, Strides<2>{grad.view().row_stride, 1});
+    const View<const T, 2> rows(grad.view().data, Shape{grad.view().rows, grad.view().columns},
+                                Strides<2>{grad.view().row_stride, 1});
     Tensor<T, 2> hidden = linear2.backward(rows, saved.linear2);
-    detail::check_same_shape("FeedForward::backward", "saved.hidden", saved.hidden, "the gradient of the hidden layer,", hidden);
+    detail::check_same_shape("FeedForward::backward", "saved.hidden", saved.hidden, "the gradient of the hidden layer,",
+                             hidden);
     if (saved.mask.active()) detail::apply_dropout(saved.mask, hidden.size(), hidden.data(), hidden.data());
     parallel_chunks(hidden.size(), detail::activation_grain, [&](Index begin, Index end) {
-      detail::activate_backward(kind, end - begin, hidden.data() + begin, saved.hidden.data() + begin, hidden.data() + begin);
+      detail::activate_backward(kind, end - begin, hidden.data() + begin, saved.hidden.data() + begin,
+                                hidden.data() + begin);
     });
     return linear1.backward(hidden, saved.linear1).reshape(dy.shape());
   }

@@ -24,8 +24,9 @@ Tensor<T, Rank> uniform_for_linear(const Shape<Rank>& shape, Index in_dim, Rng& 
 
 inline void check_unpacked(const char* function, bool is_packed) {
   if (is_packed) [[unlikely]] {
-    throw_error<ValueError>({function, ": the layer is packed for inference and has no weights to change, load or save; expected "
-                                       "one that is not (call unpack() first)"});
+    throw_error<ValueError>({function,
+                             ": the layer is packed for inference and has no weights to change, load or save; expected "
+                             "one that is not (call unpack() first)"});
   }
 }
 
@@ -61,8 +62,8 @@ struct Linear {
   Index in_dim() const { return is_packed() ? packed_.in_dim() : weight.value.extent(1); }
   Index out_dim() const { return is_packed() ? packed_.out_dim() : weight.value.extent(0); }
 
-  /// For inference with few rows: lays the weight out once. The weight moves: until unpack() there is none to train, to load or
-  /// to save, so none can differ from what forward uses. Results keep their bits.
+  /// For inference with few rows: lays the weight out once. The weight moves: until unpack() there is none to train, to
+  /// load or to save, so none can differ from what forward uses. Results keep their bits.
   void pack() {
     if (is_packed()) return;
     packed_ = PackedWeight<T>(weight.value);
@@ -83,7 +84,8 @@ struct Linear {
     return y;
   }
 
-  /// Gradient of the input, [..., in]; adds to the parameters' grad. \throws ShapeError if dy does not fit what was saved
+  /// Gradient of the input, [..., in]; adds to the parameters' grad. \throws ShapeError if dy does not fit what was
+  /// saved
   template <TensorLike DY>
   auto backward(const DY& dy, const Saved& saved) {
     detail::check_unpacked("Linear::backward", is_packed());
@@ -92,7 +94,8 @@ struct Linear {
     detail::check_extent("Linear::backward", "dy", dy, last, out_dim(), "the output width of weight", weight.value);
     require_same_scalar<DY, Tensor<T, 2>>();
     detail::check_extent("Linear::backward", "saved.x", saved.x, 0, grad.view().rows, "the number of rows of dy", dy);
-    detail::check_extent("Linear::backward", "saved.x", saved.x, 1, in_dim(), "the input width of weight", weight.value);
+    detail::check_extent("Linear::backward", "saved.x", saved.x, 1, in_dim(), "the input width of weight",
+                         weight.value);
     const auto x = detail::matrix_view<T>(saved.x);
     detail::linear_backward_weight(grad.view(), x, detail::grad_of(weight).data());
     if (!bias.value.empty()) detail::linear_backward_bias(grad.view(), detail::grad_of(bias).data());

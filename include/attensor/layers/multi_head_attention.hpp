@@ -18,7 +18,7 @@
 namespace attensor::inline ATTENSOR_ISA {
 
 struct MultiHeadAttentionOptions {
-  Index embed_dim = 0;     ///< width of query and output
+  Index embed_dim = 0;  ///< width of query and output
   Index num_heads = 1;
   Index num_kv_heads = 0;  ///< heads of key and value, a divisor of num_heads; 0: num_heads
   Index key_dim = 0;       ///< width of the key input; 0: embed_dim
@@ -27,8 +27,9 @@ struct MultiHeadAttentionOptions {
   double dropout = 0;      ///< of the weights; active only where the attention options carry an Rng
 };
 
-/// Parameters: in_proj_weight [(H + 2 Hkv) D, E], or q_proj_weight, k_proj_weight and v_proj_weight where the inputs differ in
-/// width; in_proj_bias; out_proj.weight [E, E], out_proj.bias. Xavier-uniform and zeros at first, out_proj as nn.Linear.
+/// Parameters: in_proj_weight [(H + 2 Hkv) D, E], or q_proj_weight, k_proj_weight and v_proj_weight where the inputs
+/// differ in width; in_proj_bias; out_proj.weight [E, E], out_proj.bias. Xavier-uniform and zeros at first, out_proj as
+/// nn.Linear.
 template <Scalar T>
 struct MultiHeadAttention {
   Parameter<T, 2> in_proj_weight;
@@ -43,8 +44,8 @@ struct MultiHeadAttention {
     Tensor<T, 3> query, key, value;  ///< the inputs; key and value are empty in self-attention
     Tensor<T, 3> projected;          ///< [B, S, (H + 2 Hkv) D] in self-attention, else queries alone
     Tensor<T, 3> projected_key, projected_value;
-    Tensor<T, 3> merged;             ///< [B, Lq, H D], what out_proj is applied to
-    Tensor<T, 3> logsumexp;          ///< [B, H, Lq]
+    Tensor<T, 3> merged;     ///< [B, Lq, H D], what out_proj is applied to
+    Tensor<T, 3> logsumexp;  ///< [B, H, Lq]
     DropoutMask mask;
     AttentionOptions<T> options;
     bool is_cross = false;
@@ -68,7 +69,8 @@ struct MultiHeadAttention {
     detail::check_value(num_kv_heads >= 1 && num_heads % num_kv_heads == 0, function, "num_kv_heads", num_kv_heads,
                         "a divisor of num_heads " + std::to_string(num_heads));
     detail::check_value(options.key_dim >= 0, function, "key_dim", options.key_dim, "a width, or 0 for embed_dim");
-    detail::check_value(options.value_dim >= 0, function, "value_dim", options.value_dim, "a width, or 0 for embed_dim");
+    detail::check_value(options.value_dim >= 0, function, "value_dim", options.value_dim,
+                        "a width, or 0 for embed_dim");
     detail::check_value(dropout >= 0 && dropout <= 1, function, "dropout", dropout, "a probability in [0, 1]");
     const Index key_dim = options.key_dim == 0 ? embed : options.key_dim;
     const Index value_dim = options.value_dim == 0 ? embed : options.value_dim;
@@ -151,8 +153,9 @@ struct MultiHeadAttention {
     return y;
   }
 
-  /// Gradient of x after self-attention; adds to the parameters' grad. Gradients of a learned bias, slopes and the like go to
-  /// `option_grads` where it is given. \throws ShapeError if dy does not fit what was saved; ValueError after cross-attention
+  /// Gradient of x after self-attention; adds to the parameters' grad. Gradients of a learned bias, slopes and the like
+  /// go to `option_grads` where it is given. \throws ShapeError if dy does not fit what was saved; ValueError after
+  /// cross-attention
   template <TensorLike<3> DY>
   Tensor<T, 3> backward(const DY& dy, const Saved& saved, AttentionGrads<T>* option_grads = nullptr) {
     detail::check_unpacked("MultiHeadAttention::backward", is_packed());
@@ -178,13 +181,17 @@ struct MultiHeadAttention {
     detail::check_unpacked("MultiHeadAttention::backward_cross", is_packed());
     detail::check_value(saved.is_cross, "MultiHeadAttention::backward_cross", "saved", "from self-attention",
                         "what cross-attention saved (backward takes the other)");
-    Tensor<T, 3> dq = empty_like(saved.projected), dk = empty_like(saved.projected_key), dv = empty_like(saved.projected_value);
-    backward_heads(dy, saved, cross_inputs(saved.projected, saved.projected_key, saved.projected_value), split_heads(dq, num_heads),
-                   split_heads(dk, num_kv_heads), split_heads(dv, num_kv_heads), option_grads);
-    return {project_backward(dq, saved.query, 0), project_backward(dk, saved.key, 1), project_backward(dv, saved.value, 2)};
+    Tensor<T, 3> dq = empty_like(saved.projected), dk = empty_like(saved.projected_key),
+                 dv = empty_like(saved.projected_value);
+    backward_heads(dy, saved, cross_inputs(saved.projected, saved.projected_key, saved.projected_value),
+                   split_heads(dq, num_heads), split_heads(dk, num_kv_heads), split_heads(dv, num_kv_heads),
+                   option_grads);
+    return {project_backward(dq, saved.query, 0), project_backward(dk, saved.key, 1),
+            project_backward(dv, saved.value, 2)};
   }
 
-  /// The weights of each head in self-attention, before dropout: [B, H, S, S]. On request only, since it makes them in full.
+  /// The weights of each head in self-attention, before dropout: [B, H, S, S]. On request only, since it makes them in
+  /// full.
   template <TensorLike<3> X>
   Tensor<T, 4> weights(const X& x, const AttentionOptions<T>& options = {}) const {
     const Tensor<T, 3> projected = project_self(x);
@@ -199,12 +206,17 @@ struct MultiHeadAttention {
   }
 
  private:
-  // The three projections: 0 query, 1 key, 2 value. Each is a range of rows of the merged parameters, or a weight of its own.
+  // The three projections: 0 query, 1 key, 2 value. Each is a range of rows of the merged parameters, or a weight of
+  // its own.
   Index part_begin(int part) const { return part == 0 ? 0 : embed_dim() + (part - 1) * key_width(); }
   Index part_width(int part) const { return part == 0 ? embed_dim() : key_width(); }
   bool has_merged_weight() const { return q_proj_weight.value.empty(); }
-  const Parameter<T, 2>& own_weight(int part) const { return part == 0 ? q_proj_weight : part == 1 ? k_proj_weight : v_proj_weight; }
-  Parameter<T, 2>& own_weight(int part) { return part == 0 ? q_proj_weight : part == 1 ? k_proj_weight : v_proj_weight; }
+  const Parameter<T, 2>& own_weight(int part) const {
+    return part == 0 ? q_proj_weight : part == 1 ? k_proj_weight : v_proj_weight;
+  }
+  Parameter<T, 2>& own_weight(int part) {
+    return part == 0 ? q_proj_weight : part == 1 ? k_proj_weight : v_proj_weight;
+  }
   View<const T, 2> weight_view(int part) const {
     if (!has_merged_weight()) return own_weight(part).value.view();
     return slice(in_proj_weight.value, 0, part_begin(part), part_begin(part) + part_width(part));
@@ -233,7 +245,8 @@ struct MultiHeadAttention {
       return projected;
     }
     if (!is_packed() && has_merged_weight()) return linear(x, in_proj_weight.value, in_proj_bias.value);
-    throw_error<ValueError>({"MultiHeadAttention: key_dim or value_dim differ from embed_dim; expected query, key and value"});
+    throw_error<ValueError>(
+        {"MultiHeadAttention: key_dim or value_dim differ from embed_dim; expected query, key and value"});
   }
   Tensor<T, 3> project_backward(const Tensor<T, 3>& grad_projected, const Tensor<T, 3>& x, int part) {
     const detail::RowMatrix<T> grad(grad_projected), in(x);
@@ -250,7 +263,8 @@ struct MultiHeadAttention {
 
   detail::AttentionInputs<T> self_inputs(const Tensor<T, 3>& projected) const {
     const Index embed = embed_dim(), width = key_width();
-    return {split_heads(slice(projected, 2, 0, embed), num_heads), split_heads(slice(projected, 2, embed, embed + width), num_kv_heads),
+    return {split_heads(slice(projected, 2, 0, embed), num_heads),
+            split_heads(slice(projected, 2, embed, embed + width), num_kv_heads),
             split_heads(slice(projected, 2, embed + width, embed + 2 * width), num_kv_heads)};
   }
   detail::AttentionInputs<T> cross_inputs(const Tensor<T, 3>& q, const Tensor<T, 3>& k, const Tensor<T, 3>& v) const {
@@ -275,8 +289,9 @@ struct MultiHeadAttention {
   }
 
   template <TensorLike<3> DY>
-  void backward_heads(const DY& dy, const Saved& saved, const detail::AttentionInputs<T>& in, const View<T, 4>& grad_query,
-                      const View<T, 4>& grad_key, const View<T, 4>& grad_value, AttentionGrads<T>* option_grads) {
+  void backward_heads(const DY& dy, const Saved& saved, const detail::AttentionInputs<T>& in,
+                      const View<T, 4>& grad_query, const View<T, 4>& grad_key, const View<T, 4>& grad_value,
+                      AttentionGrads<T>* option_grads) {
     require_same_scalar<DY, Tensor<T, 3>>();
     detail::check_same_shape("MultiHeadAttention::backward", "dy", dy, "the output that was saved,", saved.merged);
     const detail::RowMatrix<T> grad(dy), merged(saved.merged);
@@ -286,7 +301,8 @@ struct MultiHeadAttention {
     detail::linear_backward_x(grad.view(), detail::matrix_view<T>(out_proj.weight.value), grad_merged.data());
     AttentionGrads<T> grads;
     const View<const T, 4> grad_heads = split_heads(grad_merged, num_heads);
-    detail::attention_backward(grad_heads, in, saved.mask, saved.options, nullptr, grad_query, grad_key, grad_value, grads);
+    detail::attention_backward(grad_heads, in, saved.mask, saved.options, nullptr, grad_query, grad_key, grad_value,
+                               grads);
     if (option_grads) *option_grads = std::move(grads);
   }
 

@@ -37,11 +37,13 @@ struct LayerNorm {
     return y;
   }
 
-  /// Gradient of the input, in the shape of dy; adds to the parameters' grad. \throws ShapeError if dy does not fit what was saved
+  /// Gradient of the input, in the shape of dy; adds to the parameters' grad. \throws ShapeError if dy does not fit
+  /// what was saved
   template <TensorLike DY>
   auto backward(const DY& dy, const Saved& saved) {
     const detail::RowMatrix<T> grad(dy);
-    const View<const T, 2> rows(grad.view().data, Shape{grad.view().rows, grad.view().columns}, Strides<2>{grad.view().row_stride, 1});
+    const View<const T, 2> rows(grad.view().data, Shape{grad.view().rows, grad.view().columns},
+                                Strides<2>{grad.view().row_stride, 1});
     auto grads = layer_norm_backward(rows, saved.x, weight.value, saved.moments);
     add_gradient(weight, grads.weight);
     add_gradient(bias, grads.bias);

@@ -3,8 +3,8 @@
 /// Parameters, their names, and the one visitor that everything which walks through a model is made of.
 ///
 /// A module is any struct for which `visit_parameters(module, visit, path)` exists: it calls `visit(path / "weight",
-/// self.weight)` for its own parameters and visit_parameters of its parts, always in the same order. Names are PyTorch's, so
-/// a state dict loads as it is.
+/// self.weight)` for its own parameters and visit_parameters of its parts, always in the same order. Names are
+/// PyTorch's, so a state dict loads as it is.
 
 #include <string>
 #include <string_view>
@@ -20,8 +20,8 @@ struct Parameter {
   Tensor<T, Rank> grad;
 };
 
-/// The name of a parameter on the way down from the root: "layers.0.linear1.weight" once it is asked for, nothing from the
-/// heap until then. Lives on the stack of the visitor; keep str(), not the path.
+/// The name of a parameter on the way down from the root: "layers.0.linear1.weight" once it is asked for, nothing from
+/// the heap until then. Lives on the stack of the visitor; keep str(), not the path.
 class ParameterPath {
  public:
   ParameterPath() = default;

@@ -1,6 +1,6 @@
 #pragma once
-/// \file
-/// Layers that add positions to embeddings: sinusoidal ones, for any length, and learned ones, for as many as there are.
+/// \file Layers that add positions to embeddings: sinusoidal ones, for any length, and learned ones, for as many as
+/// there are.
 
 #include "attensor/layers/linear.hpp"
 #include "attensor/ops/sinusoidal_encoding.hpp"
@@ -11,7 +11,8 @@ namespace detail {
 /// y [B, S, D] = x + table rows [0, S)
 template <Scalar T>
 void add_positions(Tensor<T, 3>& y, Index begin, const Tensor<T, 2>& table, Index rows) {
-  for (Index b = 0; b < y.extent(0); ++b) add_to(rows * y.extent(2), table.data(), y.data() + (b * y.extent(1) + begin) * y.extent(2));
+  for (Index b = 0; b < y.extent(0); ++b)
+    add_to(rows * y.extent(2), table.data(), y.data() + (b * y.extent(1) + begin) * y.extent(2));
 }
 
 }  // namespace detail
@@ -55,7 +56,8 @@ struct LearnedPositionalEncoding {
   LearnedPositionalEncoding() = default;
   /// \throws ValueError for an extent below 1
   LearnedPositionalEncoding(const LearnedPositionalEncodingOptions& options, Rng& rng) {
-    detail::check_value(options.max_length >= 1, "LearnedPositionalEncoding", "max_length", options.max_length, "1 or more");
+    detail::check_value(options.max_length >= 1, "LearnedPositionalEncoding", "max_length", options.max_length,
+                        "1 or more");
     detail::check_value(options.dim >= 1, "LearnedPositionalEncoding", "dim", options.dim, "1 or more");
     weight.value = normal<T>(Shape{options.max_length, options.dim}, rng);
   }
@@ -66,10 +68,12 @@ struct LearnedPositionalEncoding {
   /// \throws ShapeError if the width of x is not D, or S exceeds max_length: there is nothing learned to add
   template <TensorLike<3> X>
   Tensor<T, 3> forward(const X& x) const {
-    detail::check_extent("LearnedPositionalEncoding", "x", x, 2, weight.value.extent(1), "the width of weight", weight.value);
+    detail::check_extent("LearnedPositionalEncoding", "x", x, 2, weight.value.extent(1), "the width of weight",
+                         weight.value);
     if (x.shape()[1] > max_length()) [[unlikely]] {
-      throw_error<ShapeError>({"LearnedPositionalEncoding: x ", shape_text(x.shape()), " has ", std::to_string(x.shape()[1]),
-                               " in dim 1; expected at most ", std::to_string(max_length()),
+      throw_error<ShapeError>({"LearnedPositionalEncoding: x ", shape_text(x.shape()), " has ",
+                               std::to_string(x.shape()[1]), " in dim 1; expected at most ",
+                               std::to_string(max_length()),
                                ", the positions that were learned (resize makes room for more)"});
     }
     Tensor<T, 3> y = contiguous(x);
@@ -87,9 +91,10 @@ struct LearnedPositionalEncoding {
   /// Adds to the grad of weight; the gradient of x is dy itself. \throws ShapeError if dy does not fit
   template <TensorLike<3> DY>
   void backward(const DY& dy) {
-    detail::check_extent("LearnedPositionalEncoding::backward", "dy", dy, 2, weight.value.extent(1), "the width of weight", weight.value);
-    detail::check_value(dy.shape()[1] <= max_length(), "LearnedPositionalEncoding::backward", "the length of dy", dy.shape()[1],
-                        [&] { return "at most max_length " + std::to_string(max_length()); });
+    detail::check_extent("LearnedPositionalEncoding::backward", "dy", dy, 2, weight.value.extent(1),
+                         "the width of weight", weight.value);
+    detail::check_value(dy.shape()[1] <= max_length(), "LearnedPositionalEncoding::backward", "the length of dy",
+                        dy.shape()[1], [&] { return "at most max_length " + std::to_string(max_length()); });
     T* to = detail::grad_of(weight).data();
     const auto rows = detail::rows(read(dy));
     const Index length = dy.shape()[1], width = rows.length();
@@ -98,13 +103,14 @@ struct LearnedPositionalEncoding {
     }
   }
 
-  /// Another number of positions. The first ones stay as they are; new ones are drawn from N(0, stddev) with the spread of the
-  /// old ones. The gradient starts anew. \throws ValueError for a length below 1
+  /// Another number of positions. The first ones stay as they are; new ones are drawn from N(0, stddev) with the spread
+  /// of the old ones. The gradient starts anew. \throws ValueError for a length below 1
   void resize(Index length, Rng& rng) {
     detail::check_value(length >= 1, "LearnedPositionalEncoding::resize", "length", length, "1 or more");
     const Tensor<T, 2> old = std::move(weight.value);
     double squares = 0;
-    for (Index i = 0; i < old.size(); ++i) squares += static_cast<double>(old.data()[i]) * static_cast<double>(old.data()[i]);
+    for (Index i = 0; i < old.size(); ++i)
+      squares += static_cast<double>(old.data()[i]) * static_cast<double>(old.data()[i]);
     const double spread = std::sqrt(squares / static_cast<double>(std::max<Index>(1, old.size())));
     weight.value = normal<T>(Shape{length, old.extent(1)}, rng, {.stddev = spread});
     std::copy_n(old.data(), std::min(old.size(), weight.value.size()), weight.value.data());

@@ -19,7 +19,7 @@ struct SelfAttentionOptions {
   Index value_dim = 0;             ///< d_v, the width of values; 0: embed_dim
   bool output_projection = false;  ///< W_O [embed_dim, value_dim]
   bool bias = true;
-  double dropout = 0;              ///< of the weights; active only where the attention options carry an Rng
+  double dropout = 0;  ///< of the weights; active only where the attention options carry an Rng
 };
 
 /// Parameters: W_Q, W_K, W_V and, where asked for, W_O, each as nn.Linear.
@@ -43,7 +43,8 @@ struct SelfAttention {
     constexpr const char* function = "SelfAttention";
     detail::check_value(options.embed_dim >= 1, function, "embed_dim", options.embed_dim, "1 or more");
     detail::check_value(options.key_dim >= 0, function, "key_dim", options.key_dim, "a width, or 0 for embed_dim");
-    detail::check_value(options.value_dim >= 0, function, "value_dim", options.value_dim, "a width, or 0 for embed_dim");
+    detail::check_value(options.value_dim >= 0, function, "value_dim", options.value_dim,
+                        "a width, or 0 for embed_dim");
     detail::check_value(dropout >= 0 && dropout <= 1, function, "dropout", dropout, "a probability in [0, 1]");
     const Index embed = options.embed_dim;
     const Index key_dim = options.key_dim == 0 ? embed : options.key_dim;
@@ -92,8 +93,9 @@ struct SelfAttention {
   Tensor<T, 3> backward(const DY& dy, const Saved& saved) {
     Tensor<T, 3> grad_heads = has_output_projection ? W_O.backward(dy, saved.output) : contiguous(dy);
     detail::check_same_shape("SelfAttention::backward", "dy", grad_heads, "the output that was saved,", saved.value);
-    auto grads = scaled_dot_product_attention_backward(split_heads(grad_heads, 1), split_heads(saved.query, 1), split_heads(saved.key, 1),
-                                                       split_heads(saved.value, 1), saved.result, saved.options);
+    auto grads = scaled_dot_product_attention_backward(split_heads(grad_heads, 1), split_heads(saved.query, 1),
+                                                       split_heads(saved.key, 1), split_heads(saved.value, 1),
+                                                       saved.result, saved.options);
     // All three projections read the same x, which W_Q saved.
     Tensor<T, 3> dx = W_Q.backward(std::move(grads.query).reshape(saved.query.shape()), saved.input);
     const auto dk = W_K.backward(std::move(grads.key).reshape(saved.key.shape()), saved.input);
@@ -107,7 +109,8 @@ struct SelfAttention {
   template <TensorLike<3> X>
   Tensor<T, 3> weights(const X& x, const AttentionOptions<T>& options = {}) const {
     Tensor<T, 3> q = W_Q.forward(x), k = W_K.forward(x);
-    return attention_weights(split_heads(q, 1), split_heads(k, 1), options).reshape(Shape{q.extent(0), q.extent(1), q.extent(1)});
+    return attention_weights(split_heads(q, 1), split_heads(k, 1), options)
+        .reshape(Shape{q.extent(0), q.extent(1), q.extent(1)});
   }
   template <TensorLike<3> X, class M>
     requires(TensorLike<M, 2> || TensorLike<M, 3>) && std::same_as<scalar_t<M>, bool>

@@ -23,7 +23,7 @@ struct TextClassifierOptions {
   Index num_heads = 1;
   Index num_layers = 1;
   Index num_classes = 2;
-  Index hidden_dim = 0;    ///< of the feed-forward networks; 0: 4 * embed_dim
+  Index hidden_dim = 0;  ///< of the feed-forward networks; 0: 4 * embed_dim
   double dropout = 0;
   Index max_length = 512;  ///< positions that are made ahead; longer sequences work too
   Index padding_idx = 0;   ///< the id that is padding; -1: none
@@ -50,7 +50,9 @@ struct TextClassifier {
   TextClassifier() = default;
   /// \throws ValueError as the layers do
   TextClassifier(const TextClassifierOptions& options, Rng& rng)
-      : embedding({.vocab_size = options.vocab_size, .embed_dim = options.embed_dim, .padding_idx = options.padding_idx}, rng),
+      : embedding(
+            {.vocab_size = options.vocab_size, .embed_dim = options.embed_dim, .padding_idx = options.padding_idx},
+            rng),
         positions(options.embed_dim, options.max_length),
         encoder({.layer = {.embed_dim = options.embed_dim,
                            .num_heads = options.num_heads,
@@ -65,12 +67,14 @@ struct TextClassifier {
   void pack() { encoder.pack(), classifier.pack(); }
   void unpack() { encoder.unpack(), classifier.unpack(); }
 
-  /// ids [B, S] -> logits [B, num_classes]. Dropout is active where the options carry an Rng; a mask in the options joins that
-  /// of the padding. \throws ValueError for an id out of range; ShapeError for sequences without a first token to pool
+  /// ids [B, S] -> logits [B, num_classes]. Dropout is active where the options carry an Rng; a mask in the options
+  /// joins that of the padding. \throws ValueError for an id out of range; ShapeError for sequences without a first
+  /// token to pool
   template <TensorLike<2> Ids>
   Tensor<T, 2> forward(const Ids& ids, const AttentionOptions<T>& options = {}, Saved* saved = nullptr) const {
     if (ids.shape()[1] == 0 && pooling == Pooling::first) [[unlikely]] {
-      throw_error<ShapeError>({"TextClassifier: ids ", shape_text(ids.shape()), " has 0 in dim 1; expected 1 or more, since the first token is pooled"});
+      throw_error<ShapeError>({"TextClassifier: ids ", shape_text(ids.shape()),
+                               " has 0 in dim 1; expected 1 or more, since the first token is pooled"});
     }
     AttentionOptions<T> own = options;
     if (embedding.padding_idx >= 0) {

@@ -1,6 +1,6 @@
 #pragma once
-/// \file
-/// Activation functions and their derivatives, elementwise. With Phi and phi the standard normal distribution and density:
+/// \file Activation functions and their derivatives, elementwise. With Phi and phi the standard normal distribution and
+/// density:
 ///
 ///     relu(x)      = max(x, 0)                     relu'(x)      = 1 where x > 0, else 0
 ///     gelu(x)      = x Phi(x)                      gelu'(x)      = Phi(x) + x phi(x)
@@ -9,8 +9,8 @@
 ///     silu(x)      = x s(x)                        silu'(x)      = s(x) + x s'(x)
 ///     s(z)         = 1 / (1 + exp(-z))             s'(z)         = exp(-|z|) / (1 + exp(-|z|))^2
 ///
-/// Finite x give finite values and slopes, up to the largest number. Source: Hendrycks and Gimpel, Gaussian Error Linear
-/// Units (2016), section 2; Elfwing, Uchibe and Doya, Sigmoid-Weighted Linear Units (2017).
+/// Finite x give finite values and slopes, up to the largest number. Source: Hendrycks and Gimpel, Gaussian Error
+/// Linear Units (2016), section 2; Elfwing, Uchibe and Doya, Sigmoid-Weighted Linear Units (2017).
 
 #include "attensor/core/check.hpp"
 #include "attensor/core/creation.hpp"
@@ -39,8 +39,9 @@ template <Scalar T>
 Packet<T> normal_tail(Packet<T> a) {
   constexpr auto coefficients = [] {
     if constexpr (std::is_same_v<T, float>) {
-      return std::array{8.27982479e-5f,  -5.64298688e-5f, -6.08824495e-4f, 6.60599340e-5f, 2.72173859e-3f,  2.12488485e-3f,
-                        -9.21254791e-3f, -2.30450181e-2f, 8.20253535e-3f,  1.88674776e-1f, 8.04857164e-1f, -1.66695432f};
+      return std::array{8.27982479e-5f, -5.64298688e-5f, -6.08824495e-4f, 6.60599340e-5f,
+                        2.72173859e-3f, 2.12488485e-3f,  -9.21254791e-3f, -2.30450181e-2f,
+                        8.20253535e-3f, 1.88674776e-1f,  8.04857164e-1f,  -1.66695432f};
     } else {
       return std::array{
           3.35048969458829418e-9,  -6.04523402637799955e-9, -4.22521631820106523e-8, 4.88415931334544131e-8,
@@ -100,9 +101,7 @@ struct GeluTanh {
   static constexpr T scale = T(1.5957691216057308);  // 2 sqrt(2 / pi)
   static constexpr T cubic = T(0.044715);
   /// Beyond this s(z) is 0 or 1 to the last bit, and x^3 would overflow further out.
-  static P clamp(P x) {
-    return min(max(x, P(T(-30))), P(T(30)));
-  }
+  static P clamp(P x) { return min(max(x, P(T(-30))), P(T(30))); }
   static P z(P x) { return P(scale) * x * fma(P(cubic) * x, x, P(T(1))); }
   static P value(P x) { return x * Sigmoid<T>(z(clamp(x))).value; }
   static P slope(P x) {
@@ -125,10 +124,14 @@ struct Silu {
 template <Scalar T, class Function>
 auto with_activation(Activation kind, Function&& function) {
   switch (kind) {
-    case Activation::gelu: return function(Gelu<T>{});
-    case Activation::gelu_tanh: return function(GeluTanh<T>{});
-    case Activation::silu: return function(Silu<T>{});
-    case Activation::relu: break;
+    case Activation::gelu:
+      return function(Gelu<T>{});
+    case Activation::gelu_tanh:
+      return function(GeluTanh<T>{});
+    case Activation::silu:
+      return function(Silu<T>{});
+    case Activation::relu:
+      break;
   }
   return function(Relu<T>{});
 }
@@ -138,17 +141,14 @@ inline constexpr Index activation_grain = 8192;
 /// y = f(x) over n numbers; y may be x.
 template <Scalar T>
 void activate(Activation kind, Index n, const T* x, T* y) {
-  with_activation<T>(kind, [&](auto f) {
-    for_row<T>(n, [&](auto at) { at.store(y, f.value(at.load(x))); });
-  });
+  with_activation<T>(kind, [&](auto f) { for_row<T>(n, [&](auto at) { at.store(y, f.value(at.load(x))); }); });
 }
 
 /// dx = f'(x) dy over n numbers; dx may be dy.
 template <Scalar T>
 void activate_backward(Activation kind, Index n, const T* dy, const T* x, T* dx) {
-  with_activation<T>(kind, [&](auto f) {
-    for_row<T>(n, [&](auto at) { at.store(dx, f.slope(at.load(x)) * at.load(dy)); });
-  });
+  with_activation<T>(kind,
+                     [&](auto f) { for_row<T>(n, [&](auto at) { at.store(dx, f.slope(at.load(x)) * at.load(dy)); }); });
 }
 
 }  // namespace detail

@@ -1,7 +1,6 @@
 #pragma once
-/// \file
-/// Cross-entropy of logits against class ids, and its derivative. With p = softmax(x) of a row of C logits, target t and
-/// label smoothing s:
+/// \file Cross-entropy of logits against class ids, and its derivative. With p = softmax(x) of a row of C logits,
+/// target t and label smoothing s:
 ///
 ///     loss(row) = -(1 - s) log p[t] - s / C * sum(log p)               loss = mean over the rows that are not ignored
 ///     dx        = (p - (1 - s) onehot(t) - s / C) / rows not ignored
@@ -24,16 +23,16 @@ template <TensorLike<2> X, TensorLike<1> Targets>
 Index check_targets(const char* function, const X& logits, const Targets& targets, const CrossEntropyOptions& options) {
   static_assert(std::same_as<scalar_t<Targets>, std::int64_t>, "attensor: targets are std::int64_t");
   check_extent(function, "targets", targets, 0, logits.shape()[0], "the rows of logits", logits);
-  check_value(options.label_smoothing >= 0 && options.label_smoothing <= 1, function, "label_smoothing", options.label_smoothing,
-              "a weight in [0, 1]");
+  check_value(options.label_smoothing >= 0 && options.label_smoothing <= 1, function, "label_smoothing",
+              options.label_smoothing, "a weight in [0, 1]");
   const Index classes = logits.shape()[1];
   Index counted = 0;
   for (Index i = 0; i < targets.shape()[0]; ++i) {
     const std::int64_t target = targets(i);
     if (target == options.ignore_index) continue;
     if (target < 0 || target >= classes) [[unlikely]] {
-      throw_error<ValueError>({function, ": targets ", shape_text(targets.shape()), " has ", std::to_string(target), " at [",
-                               std::to_string(i), "]; expected a class id in [0, ", std::to_string(classes),
+      throw_error<ValueError>({function, ": targets ", shape_text(targets.shape()), " has ", std::to_string(target),
+                               " at [", std::to_string(i), "]; expected a class id in [0, ", std::to_string(classes),
                                "), the columns of logits, or ignore_index ", std::to_string(options.ignore_index)});
     }
     ++counted;
@@ -61,7 +60,8 @@ double cross_entropy_row(Index n, const T* x, Index target, double smoothing) {
 ///
 /// \param logits   [N, C]
 /// \param targets  [N], std::int64_t class ids
-/// \throws ShapeError if the extents do not fit; ValueError for a target that is no class id, naming it and its position
+/// \throws ShapeError if the extents do not fit; ValueError for a target that is no class id, naming it and its
+/// position
 template <TensorLike<2> X, TensorLike<1> Targets>
   requires Scalar<scalar_t<X>>
 scalar_t<X> cross_entropy(const X& logits, const Targets& targets, const CrossEntropyOptions& options = {}) {
@@ -77,7 +77,8 @@ scalar_t<X> cross_entropy(const X& logits, const Targets& targets, const CrossEn
   return static_cast<scalar_t<X>>(total / static_cast<double>(counted));
 }
 
-/// The derivative of cross_entropy(logits, targets, options) with respect to logits; fresh. Rows that are ignored get zeros.
+/// The derivative of cross_entropy(logits, targets, options) with respect to logits; fresh. Rows that are ignored get
+/// zeros.
 /// \throws as cross_entropy
 template <TensorLike<2> X, TensorLike<1> Targets>
   requires Scalar<scalar_t<X>>

@@ -4,9 +4,9 @@
 ///
 ///     y = x * m,   m = 0 with probability p, else 1 / (1 - p)            dx = dy * m
 ///
-/// m is a function of the generator's seed, the number of the mask, and the element's logical index. So it is made again in
-/// the backward pass instead of being stored, and does not depend on threads or tiles. p is rounded to a multiple of
-/// 2^-16, and the scale belongs to the rounded p. Source: Srivastava et al., Dropout (2014).
+/// m is a function of the generator's seed, the number of the mask, and the element's logical index. So it is made
+/// again in the backward pass instead of being stored, and does not depend on threads or tiles. p is rounded to a
+/// multiple of 2^-16, and the scale belongs to the rounded p. Source: Srivastava et al., Dropout (2014).
 
 #include "attensor/core/check.hpp"
 #include "attensor/core/creation.hpp"
@@ -61,7 +61,8 @@ class DropoutMask {
     for (Index i = 0; i < width; ++i) {
       c[0][i] = static_cast<std::uint32_t>(group * width + i);
       c[1][i] = static_cast<std::uint32_t>(row);
-      c[2][i] = static_cast<std::uint32_t>((row >> 32) ^ (group * width >> 32)) ^ static_cast<std::uint32_t>(number_ >> 32);
+      c[2][i] =
+          static_cast<std::uint32_t>((row >> 32) ^ (group * width >> 32)) ^ static_cast<std::uint32_t>(number_ >> 32);
       c[3][i] = static_cast<std::uint32_t>(number_);  // never 0, which is the stream of Rng::next
     }
     std::uint32_t k0 = key_[0], k1 = key_[1];

@@ -75,8 +75,8 @@ auto embedding(const Ids& ids, const W& weight) {
   return y;
 }
 
-/// The derivative of sum(embedding(ids, weight) * dy) with respect to weight: [vocab_size, D], fresh. Ids that occur twice
-/// add up, in the order of their positions.
+/// The derivative of sum(embedding(ids, weight) * dy) with respect to weight: [vocab_size, D], fresh. Ids that occur
+/// twice add up, in the order of their positions.
 /// \throws ValueError for an id outside of [0, vocab_size)
 /// \throws ShapeError if dy is not [..., D]
 template <TensorLike DY, TensorLike Ids>
@@ -84,8 +84,9 @@ auto embedding_backward(const DY& dy, const Ids& ids, Index vocab_size, const Em
   static_assert(rank_v<DY> == rank_v<Ids> + 1);
   using T = scalar_t<DY>;
   detail::check_ids("embedding_backward", ids, vocab_size);
-  detail::check_value(options.padding_idx >= -1 && options.padding_idx < std::max<Index>(vocab_size, 1), "embedding_backward",
-                      "padding_idx", options.padding_idx, "an id below " + std::to_string(vocab_size) + ", or -1 for none");
+  detail::check_value(options.padding_idx >= -1 && options.padding_idx < std::max<Index>(vocab_size, 1),
+                      "embedding_backward", "padding_idx", options.padding_idx,
+                      "an id below " + std::to_string(vocab_size) + ", or -1 for none");
   for (std::size_t d = 0; d < rank_v<Ids>; ++d) {
     detail::check_extent("embedding_backward", "dy", dy, d, ids.shape()[d], "as in ids", ids);
   }

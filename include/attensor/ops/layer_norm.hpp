@@ -1,6 +1,6 @@
 #pragma once
-/// \file
-/// Layer normalisation of the last dimension, and its derivative. For one row x of D features, with the biased variance:
+/// \file Layer normalisation of the last dimension, and its derivative. For one row x of D features, with the biased
+/// variance:
 ///
 ///     mean = sum(x) / D        rstd = 1 / sqrt(sum((x - mean)^2) / D + eps)
 ///     xhat = (x - mean) * rstd            y = weight * xhat + bias
@@ -48,8 +48,8 @@ struct RowMoments {
   Packet<T> deviation(Packet<T> x) const { return (x - Packet<T>(mean)) - Packet<T>(mean_low); }
 };
 
-/// Deviations from the first element give the mean, and the mean of the deviations from that mean its lower digits. (A sum
-/// of squares minus the square of a sum would lose all digits where the mean is large against the spread.)
+/// Deviations from the first element give the mean, and the mean of the deviations from that mean its lower digits. (A
+/// sum of squares minus the square of a sum would lose all digits where the mean is large against the spread.)
 template <Number T>
 RowMoments<T> row_moments(Index n, const T* x, T eps) {
   using P = Packet<T>;
@@ -57,10 +57,12 @@ RowMoments<T> row_moments(Index n, const T* x, T eps) {
   RowMoments<T> row{};
   row.mean = x[0] + sum_row<T>(n, [&](auto at) { return at.load(x) - P(x[0]); }) / count;
   row.mean_low = sum_row<T>(n, [&](auto at) { return at.load(x) - P(row.mean); }) / count;
-  const T variance = sum_row<T>(n, [&](auto at) {
-                       const P d = row.deviation(at.load(x));
-                       return d * d;
-                     }) / count;
+  const T variance = sum_row<T>(n,
+                                [&](auto at) {
+                                  const P d = row.deviation(at.load(x));
+                                  return d * d;
+                                }) /
+                     count;
   row.rstd = variance + eps == T(0) ? T(0) : T(1) / std::sqrt(variance + eps);
   return row;
 }
@@ -74,8 +76,8 @@ void layer_norm_row(Index n, const T* x, const T* weight, const T* bias, const R
 
 /// Overwrites dx (which may be dy); adds to dweight and dbias.
 template <Number T>
-void layer_norm_backward_row(Index n, const T* dy, const T* x, const T* weight, const RowMoments<T>& row, T* dx, T* dweight,
-                             T* dbias) {
+void layer_norm_backward_row(Index n, const T* dy, const T* x, const T* weight, const RowMoments<T>& row, T* dx,
+                             T* dweight, T* dbias) {
   using P = Packet<T>;
   const P rstd(row.rstd);
   const auto xhat = [&](auto at) { return row.deviation(at.load(x)) * rstd; };
@@ -100,9 +102,8 @@ void layer_norm_backward_row(Index n, const T* dy, const T* x, const T* weight, 
 /// \param bias    [D]
 /// \param saved   filled for layer_norm_backward when given
 /// \return        the shape of x
-/// \throws ShapeError if weight or bias is not [D]; ValueError for a negative eps
-/// Time and memory are linear in the size of x. A constant row gives `bias`, not NaN (with eps = 0, where there is no spread
-/// to divide by, too).
+/// \throws ShapeError if weight or bias is not [D]; ValueError for a negative eps Time and memory are linear in the
+/// size of x. A constant row gives `bias`, not NaN (with eps = 0, where there is no spread to divide by, too).
 template <TensorLike X, TensorLike<1> W, TensorLike<1> B>
   requires Number<scalar_t<X>>
 auto layer_norm(const X& x, const W& weight, const B& bias, const LayerNormOptions& options = {},
@@ -135,8 +136,8 @@ auto layer_norm(const X& x, const W& weight, const B& bias, const LayerNormOptio
   return y;
 }
 
-/// The derivative of sum(layer_norm(x, weight, bias) * dy) with respect to x, weight and bias. Fresh tensors; nothing is
-/// added to anything. The sums over rows have a fixed order, so the bits do not depend on the number of threads.
+/// The derivative of sum(layer_norm(x, weight, bias) * dy) with respect to x, weight and bias. Fresh tensors; nothing
+/// is added to anything. The sums over rows have a fixed order, so the bits do not depend on the number of threads.
 ///
 /// \param dy     the shape of x
 /// \param saved  what the forward pass on the same x filled

@@ -22,8 +22,9 @@ struct LinearGrads {
   Tensor<T, 1> bias;    ///< [out]
 };
 
-/// A weight [out, in] laid out once for products with few rows, which would spend most of their time on laying it out. It is a
-/// copy: what happens to the weight that it was made from does not reach it. Products have the same bits either way.
+/// A weight [out, in] laid out once for products with few rows, which would spend most of their time on laying it out.
+/// It is a copy: what happens to the weight that it was made from does not reach it. Products have the same bits either
+/// way.
 template <Scalar T>
 class PackedWeight {
  public:
@@ -31,7 +32,8 @@ class PackedWeight {
   template <TensorLike<2> W>
   explicit PackedWeight(const W& weight) : out_dim_(weight.shape()[0]), in_dim_(weight.shape()[1]) {
     static_assert(std::same_as<scalar_t<W>, T>);
-    const detail::MatrixView<T> columns = detail::MatrixView<T>{weight.data(), out_dim_, in_dim_, weight.strides()[0], 1}.transposed();
+    const detail::MatrixView<T> columns =
+        detail::MatrixView<T>{weight.data(), out_dim_, in_dim_, weight.strides()[0], 1}.transposed();
     if constexpr (detail::has_packed_gemm<T>) {
       elements_ = attensor::empty<T>({detail::packed_columns_size<T>(in_dim_, out_dim_)});
       detail::pack_columns(elements_.data(), columns);
@@ -153,7 +155,8 @@ auto linear(const X& x, const W& weight, const B& bias) {
   using T = scalar_t<X>;
   constexpr std::size_t last = rank_v<X> - 1;
   detail::check_extent("linear", "x", x, last, weight.shape()[1], "the input width of weight", weight);
-  if (bias.size() > 0) detail::check_extent("linear", "bias", bias, 0, weight.shape()[0], "the output width of weight", weight);
+  if (bias.size() > 0)
+    detail::check_extent("linear", "bias", bias, 0, weight.shape()[0], "the output width of weight", weight);
   auto shape = x.shape();
   shape[last] = weight.shape()[0];
   auto y = empty<T>(shape);
@@ -173,7 +176,8 @@ auto linear(const X& x, const PackedWeight<scalar_t<X>>& weight, const B& bias) 
   using T = scalar_t<X>;
   constexpr std::size_t last = rank_v<X> - 1;
   detail::check_extent("linear", "x", x, last, weight.in_dim(), "the input width of the packed weight");
-  if (bias.size() > 0) detail::check_extent("linear", "bias", bias, 0, weight.out_dim(), "the output width of the packed weight");
+  if (bias.size() > 0)
+    detail::check_extent("linear", "bias", bias, 0, weight.out_dim(), "the output width of the packed weight");
   auto shape = x.shape();
   shape[last] = weight.out_dim();
   auto y = empty<T>(shape);
@@ -182,8 +186,8 @@ auto linear(const X& x, const PackedWeight<scalar_t<X>>& weight, const B& bias) 
   return y;
 }
 
-/// The derivative of sum(linear(x, weight, bias) * dy) with respect to x, weight and bias. Fresh tensors; nothing is added to
-/// anything. Sums over rows have a fixed order.
+/// The derivative of sum(linear(x, weight, bias) * dy) with respect to x, weight and bias. Fresh tensors; nothing is
+/// added to anything. Sums over rows have a fixed order.
 ///
 /// \param dy  [..., out]
 /// \throws ShapeError if the extents do not fit
@@ -197,7 +201,8 @@ auto linear_backward(const DY& dy, const X& x, const W& weight) {
   constexpr std::size_t last = rank_v<X> - 1;
   detail::check_extent("linear_backward", "x", x, last, weight.shape()[1], "the input width of weight", weight);
   detail::check_extent("linear_backward", "dy", dy, last, weight.shape()[0], "the output width of weight", weight);
-  for (std::size_t d = 0; d < last; ++d) detail::check_extent("linear_backward", "dy", dy, d, x.shape()[d], "as in x", x);
+  for (std::size_t d = 0; d < last; ++d)
+    detail::check_extent("linear_backward", "dy", dy, d, x.shape()[d], "as in x", x);
   const detail::RowMatrix<T> in(x), grad(dy);
   LinearGrads<T, rank_v<X>> grads{empty_like(x), zeros_like(weight), zeros<T>({weight.shape()[0]})};
   detail::linear_backward_x(grad.view(), detail::matrix_view<T>(weight), grads.x.data());

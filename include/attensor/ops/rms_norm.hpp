@@ -50,7 +50,8 @@ template <Scalar T>
 void rms_norm_backward_row(Index n, const T* dy, const T* x, const T* weight, T rstd, T* dx, T* dweight) {
   using P = Packet<T>;
   const P r(rstd);
-  const T mean = sum_row<T>(n, [&](auto at) { return at.load(weight) * at.load(dy) * (at.load(x) * r); }) / static_cast<T>(n);
+  const T mean =
+      sum_row<T>(n, [&](auto at) { return at.load(weight) * at.load(dy) * (at.load(x) * r); }) / static_cast<T>(n);
   for_row<T>(n, [&](auto at) {
     const P xhat = at.load(x) * r, d = at.load(dy);
     at.store(dweight, fma(d, xhat, at.load(dweight)));
@@ -69,7 +70,8 @@ void rms_norm_backward_row(Index n, const T* dy, const T* x, const T* weight, T 
 /// \throws ShapeError if weight is not [D]; ValueError for a negative eps
 template <TensorLike X, TensorLike<1> W>
   requires Scalar<scalar_t<X>>
-auto rms_norm(const X& x, const W& weight, const RmsNormOptions& options = {}, RmsNormSaved<scalar_t<X>>* saved = nullptr) {
+auto rms_norm(const X& x, const W& weight, const RmsNormOptions& options = {},
+              RmsNormSaved<scalar_t<X>>* saved = nullptr) {
   require_same_scalar<X, W>();
   using T = scalar_t<X>;
   const auto in = detail::rows(read(x));
@@ -82,7 +84,8 @@ auto rms_norm(const X& x, const W& weight, const RmsNormOptions& options = {}, R
   const T* w = weight.data();
   parallel_for(in.count(), detail::grain_for(features), [&](Index i) {
     const T rstd = detail::rms_norm_rstd(features, in[i], static_cast<T>(options.eps));
-    detail::for_row<T>(features, [&](auto at) { at.store(out[i], at.load(in[i]) * detail::Packet<T>(rstd) * at.load(w)); });
+    detail::for_row<T>(features,
+                       [&](auto at) { at.store(out[i], at.load(in[i]) * detail::Packet<T>(rstd) * at.load(w)); });
     if (saved) saved->rstd(i) = rstd;
   });
   return y;

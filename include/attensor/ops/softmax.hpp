@@ -28,7 +28,8 @@ template <Number T>
 std::pair<T, T> softmax_row(Index n, const T* x, T* y) {
   using P = Packet<T>;
   const T pivot = softmax_pivot(n, x);
-  if (P::lanes > 1 && n <= P::lanes) {  // the same in one go, without a way through memory (a single lane has no partial place)
+  if (P::lanes > 1 &&
+      n <= P::lanes) {  // the same in one go, without a way through memory (a single lane has no partial place)
     const PartialPlace<T> all{0, n};
     const P e = all.fill(exp(all.load(x) - P(pivot)), T(0));
     const T total = sum(e);
@@ -59,7 +60,8 @@ void log_softmax_row(Index n, const T* x, T* y) {
   const T pivot = softmax_pivot(n, x);
   const T total = sum_row<T>(n, [&](auto at) { return exp(at.load(x) - P(pivot)); });
   const P largest(pivot), log_total(total == T(0) ? T(0) : std::log(total));
-  for_row<T>(n, [&](auto at) { at.store(y, (at.load(x) - largest) - log_total); });  // their sum would lose the log's digits
+  for_row<T>(
+      n, [&](auto at) { at.store(y, (at.load(x) - largest) - log_total); });  // their sum would lose the log's digits
 }
 
 template <Number T>
@@ -103,8 +105,9 @@ auto softmax(const X& x) {
 /// \throws ShapeError if dy and y differ in shape
 template <TensorLike DY, TensorLike Y>
 auto softmax_backward(const DY& dy, const Y& y) {
-  return detail::map_rows_backward("softmax_backward", dy, y,
-                                   [](Index n, const auto* d, const auto* out, auto* dx) { detail::softmax_backward_row(n, d, out, dx); });
+  return detail::map_rows_backward("softmax_backward", dy, y, [](Index n, const auto* d, const auto* out, auto* dx) {
+    detail::softmax_backward_row(n, d, out, dx);
+  });
 }
 
 /// log(softmax) of each row of x [..., N], without the loss of digits of the two in turn.

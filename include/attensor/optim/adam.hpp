@@ -7,7 +7,8 @@
 ///     v = beta2 * v + (1 - beta2) * g^2
 ///     p = p - learning_rate * m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps)
 ///
-/// So eps is added after the bias correction. An element whose gradients were all zero does not move (with eps above 0).
+/// So eps is added after the bias correction. An element whose gradients were all zero does not move (with eps above
+/// 0).
 ///
 /// Sources: Kingma and Ba, Adam: A Method for Stochastic Optimization (2015), algorithm 1; Loshchilov and Hutter,
 /// Decoupled Weight Decay Regularization (2019), algorithm 2. The update is that of torch.optim.Adam and AdamW.

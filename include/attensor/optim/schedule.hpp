@@ -3,13 +3,13 @@
 /// Learning rates as pure functions of the step, counted from 0. With w = warmup_steps, n = total_steps, a =
 /// learning_rate and b = final_learning_rate:
 ///
-///     step < w:    a * (step + 1) / (w + 1)                         the same for all; never 0, so that no step is
-///     wasted else         constant:  a
+///     step < w:    a * (step + 1) / (w + 1)                         the same for all; never 0: no step is wasted
+///     else         constant:  a
 ///                  linear:    a + (b - a) * s                       s = min(1, (step - w) / (n - w))
 ///                  cosine:    b + (a - b) * (1 + cos(pi * s)) / 2
 ///
-///     optimizer.options.learning_rate = cosine_schedule(step, {.learning_rate = 1e-3, .warmup_steps = 100,
-///     .total_steps = 5000});
+///     optimizer.options.learning_rate =
+///         cosine_schedule(step, {.learning_rate = 1e-3, .warmup_steps = 100, .total_steps = 5000});
 ///
 /// Source of the cosine: Loshchilov and Hutter, SGDR: Stochastic Gradient Descent with Warm Restarts (2017), equation
 /// 5, without restarts.
