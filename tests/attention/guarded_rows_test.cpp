@@ -27,7 +27,11 @@ struct Unseen {
   explicit Unseen(const AttentionCase& c)
       : queries(full<bool>(Shape{c.query.extent(0), c.query.extent(1), c.query.extent(2)}, true)),
         keys(full<bool>(Shape{c.key.extent(0), c.key.extent(1), c.key.extent(2)}, true)) {
-    if (c.options.bias) bias = full<bool>(c.options.bias->shape(), true);
+    if (c.options.bias) {
+      bias = full<bool>(c.options.bias->shape(), true);
+      for (Index i = 0; i < bias.size(); ++i)
+        bias.data()[i] = c.options.bias->data()[i] != -infinity;  // that hides by itself
+    }
     for (Index b = 0; b < c.query.extent(0); ++b) {
       for (Index h = 0; h < c.query.extent(1); ++h) {
         const NaiveHead head{c.query, c.key, c.options, b, h};

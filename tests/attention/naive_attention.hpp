@@ -43,7 +43,8 @@ struct NaiveHead {
     return i < queries() && j < keys() && (options.causal == Causal::none || p <= 0) &&
            (options.window_left < 0 || p >= -options.window_left) &&
            (options.window_right < 0 || p <= options.window_right) &&
-           (!options.mask || broadcast(*options.mask, b, h, i, j));
+           (!options.mask || broadcast(*options.mask, b, h, i, j)) &&
+           (!options.bias || broadcast(*options.bias, b, h, i, j) != -infinity);
   }
   bool allows_any(Index i) const {
     for (Index j = 0; j < key.extent(2); ++j) {

@@ -24,7 +24,8 @@ struct AttentionSizes {
   Index longest = 40;  ///< of queries and keys
   Index widest = 80;   ///< of heads
   Index batch = 3;
-  bool may_be_empty = true;  ///< any extent is 0 now and then
+  bool may_be_empty = true;   ///< any extent is 0 now and then
+  bool bias_may_hide = true;  ///< a bias may hold -infinity
 };
 
 /// Each extent 1 or that of the scores, at random.
@@ -60,7 +61,14 @@ inline AttentionCase random_attention(Rng& rng, const AttentionSizes& sizes = {}
       std::array{Causal::none, Causal::top_left, Causal::bottom_right}[static_cast<std::size_t>(rng.below(3))];
   if (one_in(3)) options.scale = rng.normal();
   if (one_in(2)) options.mask = random_mask(random_broadcast(rng, scores), rng, 0.3 + 0.7 * rng.uniform());
-  if (one_in(2)) options.bias = normal<double>(random_broadcast(rng, scores), rng);
+  if (one_in(2)) {
+    auto bias = normal<double>(random_broadcast(rng, scores), rng);
+    const bool hides = sizes.bias_may_hide && one_in(2);
+    for (Index i = 0; hides && i < bias.size(); ++i) {
+      if (one_in(4)) bias.data()[i] = -std::numeric_limits<double>::infinity();
+    }
+    options.bias = std::move(bias);
+  }
   if (one_in(3)) options.key_lengths = lengths(keys);
   if (one_in(3)) options.query_lengths = lengths(queries);
   if (one_in(3)) options.window_left = random_between(rng, 0, keys + 2);

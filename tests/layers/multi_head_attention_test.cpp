@@ -167,6 +167,11 @@ TEST_CASE("MultiHeadAttention: what was saved outlives the options, and serves s
                        "the other)",
                        ValueError);
   (void)layer.backward_cross(dy, saved);
+  (void)layer.forward(x, {}, &saved);
+  CHECK_THROWS_WITH_AS(layer.backward_cross(dy, saved),
+                       "MultiHeadAttention::backward_cross: saved is from self-attention; expected what "
+                       "cross-attention saved (backward takes the other)",
+                       ValueError);
   {
     Rng dropped(2);
     const AttentionOptions<double> options{.mask = Tensor<bool, 4>(mask), .rng = &dropped};
