@@ -48,8 +48,7 @@ Tensor<T, 2> multiply(Way way, const MatrixView<T>& a, const MatrixView<T>& b, c
   if (way == Way::as_is) {
     detail::gemm(c.data(), width, a, b, start);
   } else if (way == Way::serial) {
-    const detail::Scratch<T> workspace(detail::gemm_workspace_size<T>(a.rows, b.columns, a.columns));
-    detail::gemm_serial(c.data(), width, a, b, start, workspace.data());
+    detail::gemm_serial(c.data(), width, a, b, start);
   } else {
     const detail::Scratch<T> packed(detail::packed_columns_size<T>(b.rows, b.columns));
     detail::gemm(c.data(), width, a, detail::pack_columns(packed.data(), b), start);
