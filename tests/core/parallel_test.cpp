@@ -129,7 +129,7 @@ TEST_CASE("parallel_for: an exception from a loop within a loop comes out of bot
 TEST_CASE("set_num_threads: 0 is the default, negative numbers and calls within a loop are errors") {
   set_num_threads(0);
   CHECK(get_num_threads() >= 1);
-  CHECK_THROWS_WITH_AS(set_num_threads(-1), "set_num_threads: threads is -1; expected 0 (the default) or more",
+  CHECK_THROWS_WITH_AS(set_num_threads(-1), "set_num_threads: threads is -1; expected 0 (the default) to 1024",
                        ValueError);
   const WithThreads with(2);
   CHECK_THROWS_WITH_AS(parallel_for(2, [](Index) { set_num_threads(3); }),

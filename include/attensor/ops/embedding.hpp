@@ -86,7 +86,7 @@ auto embedding_backward(const DY& dy, const Ids& ids, Index vocab_size, const Em
   detail::check_ids("embedding_backward", ids, vocab_size);
   detail::check_value(options.padding_idx >= -1 && options.padding_idx < std::max<Index>(vocab_size, 1),
                       "embedding_backward", "padding_idx", options.padding_idx,
-                      "an id below " + std::to_string(vocab_size) + ", or -1 for none");
+                      [&] { return "an id below " + std::to_string(vocab_size) + ", or -1 for none"; });
   for (std::size_t d = 0; d < rank_v<Ids>; ++d) {
     detail::check_extent("embedding_backward", "dy", dy, d, ids.shape()[d], "as in ids", ids);
   }
