@@ -17,10 +17,14 @@ constexpr std::array all_kinds = {Activation::relu, Activation::gelu, Activation
 /// The formulas as they stand in the papers, by the standard library.
 double wanted(Activation kind, double x) {
   switch (kind) {
-    case Activation::relu: return x > 0 ? x : 0;
-    case Activation::gelu: return x * std::erfc(-x / std::sqrt(2.0)) / 2;
-    case Activation::gelu_tanh: return x / (1 + std::exp(-2 * std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
-    case Activation::silu: return x / (1 + std::exp(-x));
+    case Activation::relu:
+      return x > 0 ? x : 0;
+    case Activation::gelu:
+      return x * std::erfc(-x / std::sqrt(2.0)) / 2;
+    case Activation::gelu_tanh:
+      return x / (1 + std::exp(-2 * std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    case Activation::silu:
+      return x / (1 + std::exp(-x));
   }
   return not_a_number;
 }
@@ -38,10 +42,28 @@ Tensor<double, 1> grid() {
 template <class T>
 Tensor<T, 1> extremes() {
   using limits = std::numeric_limits<T>;
-  Tensor<T, 1> x = {limits::max(), limits::lowest(),   T(1e30),        T(-1e30),           T(1e15), T(-1e15),
-                    T(200),        T(-200),            T(88.8),        T(-88.8),           T(104),  T(-104),
-                    limits::min(), -limits::min(),     T(0),           T(-0.0),            T(14),   T(-14),
-                    T(39),         limits::denorm_min(), -limits::denorm_min(), T(-39)};
+  Tensor<T, 1> x = {limits::max(),
+                    limits::lowest(),
+                    T(1e30),
+                    T(-1e30),
+                    T(1e15),
+                    T(-1e15),
+                    T(200),
+                    T(-200),
+                    T(88.8),
+                    T(-88.8),
+                    T(104),
+                    T(-104),
+                    limits::min(),
+                    -limits::min(),
+                    T(0),
+                    T(-0.0),
+                    T(14),
+                    T(-14),
+                    T(39),
+                    limits::denorm_min(),
+                    -limits::denorm_min(),
+                    T(-39)};
   return x;
 }
 
@@ -78,7 +100,8 @@ TEST_CASE("activation: relu, gelu and silu are the kinds by name") {
   CHECK(bitwise_equal(silu(x), activation(x, Activation::silu)));
   CHECK(bitwise_equal(relu_backward(dy, x), activation_backward(dy, x, Activation::relu)));
   CHECK(bitwise_equal(gelu_backward(dy, x), activation_backward(dy, x, Activation::gelu)));
-  CHECK(bitwise_equal(gelu_backward(dy, x, {.form = GeluForm::tanh}), activation_backward(dy, x, Activation::gelu_tanh)));
+  CHECK(
+      bitwise_equal(gelu_backward(dy, x, {.form = GeluForm::tanh}), activation_backward(dy, x, Activation::gelu_tanh)));
   CHECK(bitwise_equal(silu_backward(dy, x), activation_backward(dy, x, Activation::silu)));
 }
 
@@ -125,7 +148,8 @@ TEST_CASE("activation: an element has the same bits in every lane and in every v
     for (const Activation kind : all_kinds) {
       const auto y = activation(x, kind);
       CHECK(bitwise_equal(activation(part, kind), slice(y, 1, 2, size + 2)));
-      CHECK(bitwise_equal(activation_backward(part, part, kind), activation_backward(contiguous(part), contiguous(part), kind)));
+      CHECK(bitwise_equal(activation_backward(part, part, kind),
+                          activation_backward(contiguous(part), contiguous(part), kind)));
     }
   });
 }

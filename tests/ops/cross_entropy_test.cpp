@@ -13,7 +13,8 @@ using namespace attensor;
 namespace {
 
 /// The definition, row by row.
-double wanted(const Tensor<double, 2>& logits, const Tensor<std::int64_t, 1>& targets, const CrossEntropyOptions& options) {
+double wanted(const Tensor<double, 2>& logits, const Tensor<std::int64_t, 1>& targets,
+              const CrossEntropyOptions& options) {
   double total = 0, counted = 0;
   const Index classes = logits.extent(1);
   for (Index i = 0; i < logits.extent(0); ++i) {
@@ -22,7 +23,8 @@ double wanted(const Tensor<double, 2>& logits, const Tensor<std::int64_t, 1>& ta
     long double sum = 0;
     for (Index j = 0; j < classes; ++j) sum += std::exp(static_cast<long double>(logits(i, j)));
     for (Index j = 0; j < classes; ++j) {
-      const double wanted_share = (1 - options.label_smoothing) * (j == targets(i)) + options.label_smoothing / static_cast<double>(classes);
+      const double wanted_share =
+          (1 - options.label_smoothing) * (j == targets(i)) + options.label_smoothing / static_cast<double>(classes);
       total -= wanted_share * static_cast<double>(static_cast<long double>(logits(i, j)) - std::log(sum));
     }
   }
@@ -99,18 +101,21 @@ TEST_CASE("cross_entropy: gradients match finite differences") {
 TEST_CASE("cross_entropy: a target out of range is an error that names it and its position") {
   const auto logits = zeros<float>({3, 4});
   CHECK_THROWS_WITH_AS(cross_entropy(logits, Tensor<std::int64_t, 1>{1, -100, 4}),
-                       "cross_entropy: targets [3] has 4 at [2]; expected a class id in [0, 4), the columns of logits, or ignore_index -100",
+                       "cross_entropy: targets [3] has 4 at [2]; expected a class id in [0, 4), the columns of logits, "
+                       "or ignore_index -100",
                        ValueError);
-  CHECK_THROWS_WITH_AS(cross_entropy_backward(logits, Tensor<std::int64_t, 1>{-1, 0, 0}, {.ignore_index = -7}),
-                       "cross_entropy_backward: targets [3] has -1 at [0]; expected a class id in [0, 4), the columns of logits, or "
-                       "ignore_index -7",
-                       ValueError);
+  CHECK_THROWS_WITH_AS(
+      cross_entropy_backward(logits, Tensor<std::int64_t, 1>{-1, 0, 0}, {.ignore_index = -7}),
+      "cross_entropy_backward: targets [3] has -1 at [0]; expected a class id in [0, 4), the columns of logits, or "
+      "ignore_index -7",
+      ValueError);
   CHECK_THROWS_AS(cross_entropy(logits, Tensor<std::int64_t, 1>{0, 0, (std::int64_t{1} << 32) + 1}), ValueError);
   CHECK_THROWS_WITH_AS(cross_entropy(logits, Tensor<std::int64_t, 1>{0, 0}),
                        "cross_entropy: targets [2] has 2 in dim 0; expected 3, the rows of logits [3,4]", ShapeError);
   CHECK_THROWS_WITH_AS(cross_entropy(logits, Tensor<std::int64_t, 1>{0, 0, 0}, {.label_smoothing = 1.5}),
                        "cross_entropy: label_smoothing is 1.5; expected a weight in [0, 1]", ValueError);
-  CHECK_THROWS_AS(cross_entropy(logits, Tensor<std::int64_t, 1>{0, 0, 0}, {.label_smoothing = not_a_number}), ValueError);
+  CHECK_THROWS_AS(cross_entropy(logits, Tensor<std::int64_t, 1>{0, 0, 0}, {.label_smoothing = not_a_number}),
+                  ValueError);
 }
 
 TEST_CASE("cross_entropy: a strided view of logits has the bits of a copy") {

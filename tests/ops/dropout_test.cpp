@@ -73,7 +73,8 @@ TEST_CASE("dropout: a float and a double tensor are dropped at the same places")
 TEST_CASE("dropout: neighbouring rows and masks share nothing") {
   Rng rng(11);
   const Index n = 4096;
-  const auto a = dropout(ones<double>({n}), DropoutMask(0.5, &rng)), b = dropout(ones<double>({n}), DropoutMask(0.5, &rng));
+  const auto a = dropout(ones<double>({n}), DropoutMask(0.5, &rng)),
+             b = dropout(ones<double>({n}), DropoutMask(0.5, &rng));
   Index both = 0, next = 0;
   for (Index i = 0; i < n; ++i) both += a(i) > 0 && b(i) > 0;
   for (Index i = 0; i + 1 < n; ++i) next += a(i) > 0 && a(i + 1) > 0;

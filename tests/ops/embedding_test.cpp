@@ -25,7 +25,8 @@ TEST_CASE("embedding: the row of each id, at any rank and from any view") {
   const Tensor<float, 2> weight = {{1, 2}, {3, 4}, {5, 6}};
   const Tensor<std::int64_t, 2> ids = {{2, 0, 2}, {1, 1, 0}};
   CHECK(bitwise_equal(embedding(ids, weight), (Tensor<float, 3>{{{5, 6}, {1, 2}, {5, 6}}, {{3, 4}, {3, 4}, {1, 2}}})));
-  CHECK(bitwise_equal(embedding(slice(ids, 1, 1, 3), slice(weight, 1, 1, 2)), (Tensor<float, 3>{{{2}, {6}}, {{4}, {2}}})));
+  CHECK(bitwise_equal(embedding(slice(ids, 1, 1, 3), slice(weight, 1, 1, 2)),
+                      (Tensor<float, 3>{{{2}, {6}}, {{4}, {2}}})));
 }
 
 TEST_CASE("embedding: ids that occur twice add up, ids that do not occur get exactly 0") {
@@ -37,7 +38,8 @@ TEST_CASE("embedding: ids that occur twice add up, ids that do not occur get exa
 TEST_CASE("embedding: the row of padding_idx is looked up, but gets no gradient") {
   const Tensor<std::int64_t, 1> ids = {2, 0, 2};
   const Tensor<float, 2> dy = {{1, 2}, {3, 4}, {5, 6}};
-  CHECK(bitwise_equal(embedding_backward(dy, ids, 4, {.padding_idx = 2}), (Tensor<float, 2>{{3, 4}, {0, 0}, {0, 0}, {0, 0}})));
+  CHECK(bitwise_equal(embedding_backward(dy, ids, 4, {.padding_idx = 2}),
+                      (Tensor<float, 2>{{3, 4}, {0, 0}, {0, 0}, {0, 0}})));
 }
 
 TEST_CASE("embedding: gradients match finite differences") {
@@ -53,15 +55,18 @@ TEST_CASE("embedding: gradients match finite differences") {
 TEST_CASE("embedding: an id out of range is an error that names it and its position, forward and backward") {
   const auto weight = zeros<float>({5, 3});
   const auto with = [](std::int64_t bad) { return Tensor<std::int64_t, 2>{{1, 4, 1}, {0, bad, 2}}; };
-  CHECK_THROWS_WITH_AS(embedding(with(5), weight), "embedding: ids [2,3] has 5 at [1,1]; expected an id in [0, 5), the rows of weight",
-                       ValueError);
+  CHECK_THROWS_WITH_AS(embedding(with(5), weight),
+                       "embedding: ids [2,3] has 5 at [1,1]; expected an id in [0, 5), the rows of weight", ValueError);
   CHECK_THROWS_WITH_AS(embedding(with(-1), weight),
-                       "embedding: ids [2,3] has -1 at [1,1]; expected an id in [0, 5), the rows of weight", ValueError);
-  for (const std::int64_t bad : {std::int64_t{1} << 31, (std::int64_t{1} << 32) + 1, std::numeric_limits<std::int64_t>::min()}) {
+                       "embedding: ids [2,3] has -1 at [1,1]; expected an id in [0, 5), the rows of weight",
+                       ValueError);
+  for (const std::int64_t bad :
+       {std::int64_t{1} << 31, (std::int64_t{1} << 32) + 1, std::numeric_limits<std::int64_t>::min()}) {
     CHECK_THROWS_AS(embedding(with(bad), weight), ValueError);  // none is cut to 32 bits
   }
   CHECK_THROWS_WITH_AS(embedding_backward(zeros<float>({2, 3, 4}), with(7), 5),
-                       "embedding_backward: ids [2,3] has 7 at [1,1]; expected an id in [0, 5), the rows of weight", ValueError);
+                       "embedding_backward: ids [2,3] has 7 at [1,1]; expected an id in [0, 5), the rows of weight",
+                       ValueError);
   CHECK_THROWS_WITH_AS(embedding_backward(zeros<float>({2, 2, 4}), with(2), 5),
                        "embedding_backward: dy [2,2,4] has 2 in dim 1; expected 3, as in ids [2,3]", ShapeError);
 }

@@ -79,7 +79,8 @@ TEST_CASE("layer_norm: a row has the same bits wherever it lies, and whatever ro
     for (Index row = 0; row < 7; ++row) {
       const auto alone = contiguous(slice(x, 0, row, row + 1));
       CHECK(bitwise_equal(layer_norm(alone, weight, bias, {}, &saved_row)[0], y[row]));
-      CHECK(bitwise_equal(layer_norm_backward(contiguous(slice(dy, 0, row, row + 1)), alone, weight, saved_row).x[0], dx[row]));
+      CHECK(bitwise_equal(layer_norm_backward(contiguous(slice(dy, 0, row, row + 1)), alone, weight, saved_row).x[0],
+                          dx[row]));
     }
   });
 }
@@ -96,7 +97,8 @@ TEST_CASE("layer_norm: gradients match complex steps") {
   for_random_cases(10, [](Rng& rng, Index features) {
     if (features == 1) features = 4;  // a constant row: the gradient is nothing but rounding over sqrt(eps)
     check_complex_step([](const auto& x, const auto& w, const auto& b) { return layer_norm(x, w, b); }, gradients, rng,
-                       normal<double>({2, features}, rng), normal<double>({features}, rng), normal<double>({features}, rng));
+                       normal<double>({2, features}, rng), normal<double>({features}, rng),
+                       normal<double>({features}, rng));
   });
 }
 
@@ -124,7 +126,9 @@ TEST_CASE("layer_norm: a wrong weight, bias, gradient or saved moment is named")
   CHECK_THROWS_WITH_AS(layer_norm_backward(zeros<float>({2, 7}), x, weight, saved),
                        "layer_norm_backward: dy [2,7] has 7 in dim 1; expected 8, the same as x [2,8]", ShapeError);
   CHECK_THROWS_WITH_AS(layer_norm_backward(x, x, weight, saved),
-                       "layer_norm_backward: saved.mean [3] has 3 in dim 0; expected 2, the number of rows of x [2,8]", ShapeError);
+                       "layer_norm_backward: saved.mean [3] has 3 in dim 0; expected 2, the number of rows of x [2,8]",
+                       ShapeError);
   CHECK_THROWS_WITH_AS(layer_norm_backward(x, x, ones<float>({7}), saved),
-                       "layer_norm_backward: weight [7] has 7 in dim 0; expected 8, the last dimension of x [2,8]", ShapeError);
+                       "layer_norm_backward: weight [7] has 7 in dim 0; expected 8, the last dimension of x [2,8]",
+                       ShapeError);
 }

@@ -19,7 +19,8 @@ Tensor<double, 2> wanted(const Tensor<T, 2>& x, const Tensor<T, 2>& weight, cons
   auto y = zeros<double>({x.extent(0), weight.extent(0)});
   for (Index i = 0; i < y.extent(0); ++i) {
     for (Index j = 0; j < y.extent(1); ++j) {
-      for (Index k = 0; k < x.extent(1); ++k) y(i, j) += static_cast<double>(x(i, k)) * static_cast<double>(weight(j, k));
+      for (Index k = 0; k < x.extent(1); ++k)
+        y(i, j) += static_cast<double>(x(i, k)) * static_cast<double>(weight(j, k));
       if (!bias.empty()) y(i, j) += static_cast<double>(bias(j));
     }
   }
@@ -85,7 +86,8 @@ TEST_CASE("linear: gradients match finite differences") {
   for_random_cases(25, [](Rng& rng, Index in) {
     const auto shape = random_shape<3>(rng, {.last = in, .largest = 4});
     const Index out = random_between(rng, 1, 9);
-    check_gradients(linear_of, gradients, normal<double>(shape, rng), normal<double>({out, in}, rng), normal<double>({out}, rng));
+    check_gradients(linear_of, gradients, normal<double>(shape, rng), normal<double>({out, in}, rng),
+                    normal<double>({out}, rng));
   });
 }
 
@@ -104,7 +106,8 @@ TEST_CASE("linear: complex numbers are not conjugated") {
 
 TEST_CASE("linear: without inputs y is the bias, without rows or outputs it is empty") {
   const Tensor<float, 1> bias = {1, 2, 3};
-  CHECK(bitwise_equal(linear(zeros<float>({2, 0}), zeros<float>({3, 0}), bias), (Tensor<float, 2>{{1, 2, 3}, {1, 2, 3}})));
+  CHECK(bitwise_equal(linear(zeros<float>({2, 0}), zeros<float>({3, 0}), bias),
+                      (Tensor<float, 2>{{1, 2, 3}, {1, 2, 3}})));
   CHECK(linear(zeros<float>({0, 4}), zeros<float>({3, 4}), bias).shape() == Shape{0, 3});
   CHECK(linear(zeros<float>({2, 4}), zeros<float>({0, 4})).shape() == Shape{2, 0});
   const auto grads = linear_backward(zeros<float>({0, 3}), zeros<float>({0, 4}), zeros<float>({3, 4}));
@@ -119,7 +122,8 @@ TEST_CASE("linear: a width that does not fit is named") {
   CHECK_THROWS_WITH_AS(linear(x, weight, zeros<float>({8})),
                        "linear: bias [8] has 8 in dim 0; expected 5, the output width of weight [5,8]", ShapeError);
   CHECK_THROWS_WITH_AS(linear_backward(zeros<float>({2, 3, 8}), x, weight),
-                       "linear_backward: dy [2,3,8] has 8 in dim 2; expected 5, the output width of weight [5,8]", ShapeError);
+                       "linear_backward: dy [2,3,8] has 8 in dim 2; expected 5, the output width of weight [5,8]",
+                       ShapeError);
   CHECK_THROWS_WITH_AS(linear_backward(zeros<float>({2, 4, 5}), x, weight),
                        "linear_backward: dy [2,4,5] has 4 in dim 1; expected 3, as in x [2,3,8]", ShapeError);
 }

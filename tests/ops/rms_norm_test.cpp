@@ -89,5 +89,6 @@ TEST_CASE("rms_norm: nothing gives nothing, and what does not fit is named") {
   CHECK_THROWS_WITH_AS(rms_norm_backward(zeros<float>({3, 8}), x, ones<float>({8}), saved),
                        "rms_norm_backward: dy [3,8] has 3 in dim 0; expected 2, the same as x [2,8]", ShapeError);
   CHECK_THROWS_WITH_AS(rms_norm_backward(zeros<float>({3, 8}), zeros<float>({3, 8}), ones<float>({8}), saved),
-                       "rms_norm_backward: saved.rstd [2] has 2 in dim 0; expected 3, the number of rows of x [3,8]", ShapeError);
+                       "rms_norm_backward: saved.rstd [2] has 2 in dim 0; expected 3, the number of rows of x [3,8]",
+                       ShapeError);
 }

@@ -18,7 +18,8 @@ TEST_CASE("sinusoidal_encoding: sines at even features, cosines at odd ones, of 
     auto want = empty_like(table);
     for (Index position = 0; position < length; ++position) {
       for (Index i = 0; 2 * i < dim; ++i) {
-        const double angle = static_cast<double>(position) / std::pow(10000.0, 2.0 * static_cast<double>(i) / static_cast<double>(dim));
+        const double angle =
+            static_cast<double>(position) / std::pow(10000.0, 2.0 * static_cast<double>(i) / static_cast<double>(dim));
         want(position, 2 * i) = std::sin(angle);
         if (2 * i + 1 < dim) want(position, 2 * i + 1) = std::cos(angle);  // an odd width drops the last cosine
       }
@@ -44,5 +45,6 @@ TEST_CASE("sinusoidal_encoding: a table is the same in parts") {
 TEST_CASE("sinusoidal_encoding: nothing gives nothing, a negative length is named") {
   CHECK(sinusoidal_encoding<float>(0, 4).shape() == Shape{0, 4});
   CHECK(sinusoidal_encoding<float>(4, 0).shape() == Shape{4, 0});
-  CHECK_THROWS_WITH_AS(sinusoidal_encoding<float>(-1, 4), "Tensor: shape [-1,4] has -1 in dim 0; expected 0 or more", ShapeError);
+  CHECK_THROWS_WITH_AS(sinusoidal_encoding<float>(-1, 4), "Tensor: shape [-1,4] has -1 in dim 0; expected 0 or more",
+                       ShapeError);
 }

@@ -16,7 +16,9 @@ namespace {
 const auto softmax_of = [](const auto& x) { return softmax(x); };
 const auto log_softmax_of = [](const auto& x) { return log_softmax(x); };
 const auto softmax_gradient = [](const auto& dy, const auto& x) { return softmax_backward(dy, softmax(x)); };
-const auto log_softmax_gradient = [](const auto& dy, const auto& x) { return log_softmax_backward(dy, log_softmax(x)); };
+const auto log_softmax_gradient = [](const auto& dy, const auto& x) {
+  return log_softmax_backward(dy, log_softmax(x));
+};
 
 }  // namespace
 
@@ -46,7 +48,8 @@ TEST_CASE_TEMPLATE("softmax: scores of +-1e4 neither overflow nor vanish togethe
   CHECK_NEAR(log_softmax(x), (Tensor<T, 2>{{-log2, -log2, T(-2e4) - log2}, {-log3, -log3, -log3}}), 1e-6);
 }
 
-TEST_CASE_TEMPLATE("softmax: a row of -infinity only is zeros, its log-softmax -infinity, and no gradient is NaN", T, float, double) {
+TEST_CASE_TEMPLATE("softmax: a row of -infinity only is zeros, its log-softmax -infinity, and no gradient is NaN", T,
+                   float, double) {
   const auto x = full<T>({2, 9}, T(-infinity));
   const auto y = softmax(x), log_y = log_softmax(x);
   CHECK(bitwise_equal(y, zeros<T>({2, 9})));
