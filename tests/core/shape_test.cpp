@@ -28,7 +28,7 @@ TEST_CASE("checked_count: the product of the extents") {
 
 TEST_CASE("checked_count: zero extents are legal beside others whose strides can be counted") {
   CHECK(checked_count("f", Shape{largest, 0}) == 0);
-  CHECK(checked_count("f", Shape{0, Index{1} << 30, Index{1} << 30}, 8) == 0);
+  CHECK(checked_count("f", Shape{0, Index{1} << 29, Index{1} << 29}, 8) == 0);
   CHECK_THROWS_AS(checked_count("f", Shape{0, largest, largest}, 8), ShapeError);
 }
 
