@@ -21,7 +21,7 @@ struct HeadMatrix {
 
 template <class T>
 HeadMatrix<T> head_matrix(const View<T, 4>& x, Index batch, Index head) {
-  return {x.data() + batch * x.stride(0) + head * x.stride(1), x.extent(2), x.extent(3), x.stride(2)};
+  return {advanced(x.data(), batch * x.stride(0) + head * x.stride(1)), x.extent(2), x.extent(3), x.stride(2)};
 }
 
 /// The rows of an operand that some allowed pair touches. The others are never read; zeros stand in their place.

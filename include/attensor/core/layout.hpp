@@ -22,7 +22,7 @@ auto slice(X&& x, std::size_t dim, Index begin, Index end) {
   }
   auto shape = view.shape();
   shape[dim] = end - begin;
-  return decltype(view)(view.data() + begin * view.strides()[dim], shape, view.strides());
+  return decltype(view)(detail::advanced(view.data(), begin * view.strides()[dim]), shape, view.strides());
 }
 
 /// x under another shape with as many elements: a view, or the tensor itself when it is a temporary.

@@ -92,7 +92,7 @@ void parallel_chunks(Index count, Index grain, Body&& body) {
         auto& c = *static_cast<Context*>(data);
         const Index begin = chunk * c.grain;
         try {
-          c.body(begin, std::min(begin + c.grain, c.count));
+          c.body(begin, begin + std::min(c.grain, c.count - begin));
         } catch (...) {
           if (!c.failed.exchange(true)) c.error = std::current_exception();
         }

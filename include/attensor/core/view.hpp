@@ -34,6 +34,12 @@ constexpr Index offset_of(const Strides<Rank>& strides, const Strides<Rank>& pos
   return offset;
 }
 
+/// data + offset; an empty tensor has no data, and stays without.
+template <class T>
+constexpr T* advanced(T* data, Index offset) {
+  return data ? data + offset : nullptr;
+}
+
 template <std::size_t Rank>
 bool is_inside(const Shape<Rank>& shape, const Strides<Rank>& position) {
   for (std::size_t d = 0; d < Rank; ++d) {
@@ -115,7 +121,7 @@ class View {
       return static_cast<T&>(data_[i * strides_[0]]);
     } else {
       View<T, Rank - 1> inner;
-      inner.data_ = data_ + i * strides_[0];
+      inner.data_ = detail::advanced(data_, i * strides_[0]);
       std::copy_n(shape_.begin() + 1, Rank - 1, inner.shape_.begin());
       std::copy_n(strides_.begin() + 1, Rank - 1, inner.strides_.begin());
       return inner;
