@@ -3,6 +3,10 @@
 
 #include <doctest/doctest.h>
 
+#include <bit>
+#include <iostream>
+#include <vector>
+
 #include "attensor/models/text_classifier.hpp"
 #include "attensor/ops/cross_entropy.hpp"
 #include "attensor/optim/adam.hpp"
@@ -125,6 +129,20 @@ TEST_CASE("training: the same bits where every product is large enough to be cut
   const Task task(16, 40, rng);
   check_same_bits<float>({.vocab_size = 32, .embed_dim = 168, .num_heads = 3, .num_layers = 1, .dropout = 0.1}, task,
                          4);
+}
+
+TEST_CASE("training: digest, for same_bits.cmake to compare between processes" * doctest::skip()) {
+  Rng rng(1);
+  const Task task(12, 17, rng);
+  const auto run = train<float>({.vocab_size = 32, .embed_dim = 40, .num_heads = 4, .num_layers = 2, .dropout = 0.1},
+                                task, 100, 1e-3, 42);
+  std::uint64_t digest = 1469598103934665603;  // FNV-1a
+  visit_parameters(run.model, [&](const ParameterPath&, const auto& parameter) {
+    for (Index i = 0; i < parameter.value.size(); ++i) {
+      digest = (digest ^ std::bit_cast<std::uint32_t>(parameter.value.data()[i])) * 1099511628211;
+    }
+  });
+  std::cout << "digest " << std::hex << digest << std::dec << '\n';
 }
 
 TEST_CASE("training: another seed gives other bits") {
