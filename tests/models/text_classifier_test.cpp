@@ -194,6 +194,42 @@ TEST_CASE("TextClassifier: a sequence of nothing but padding has finite logits a
   });
 }
 
+TEST_CASE(
+    "TextClassifier: a text has the same logits alone and in any batch, at any place, padded or not, to the bit") {
+  for (const Pooling pooling : {Pooling::first, Pooling::mean}) {
+    for_random_cases(15, [&](Rng& rng) {
+      const TextClassifier<float> model({.vocab_size = 30,
+                                         .embed_dim = 3 * random_between(rng, 1, 20),
+                                         .num_heads = 3,
+                                         .num_layers = 2,
+                                         .num_classes = random_between(rng, 1, 9),
+                                         .max_length = 20,
+                                         .pooling = pooling},
+                                        rng);
+      const Index texts = random_between(rng, 1, 6);
+      std::vector<Tensor<std::int64_t, 2>> alone;
+      Index longest = random_between(rng, 0, 45);
+      for (Index b = 0; b < texts; ++b) {
+        Tensor<std::int64_t, 2> ids(Shape{1, random_between(rng, 1, 40)});
+        for (Index s = 0; s < ids.size(); ++s) ids(0, s) = random_between(rng, 1, 29);
+        longest = std::max(longest, ids.size());
+        alone.push_back(std::move(ids));
+      }
+      Tensor<std::int64_t, 2> batch(Shape{texts, longest});
+      for (Index b = 0; b < texts; ++b) {
+        const auto& ids = alone[static_cast<std::size_t>(b)];
+        std::copy_n(ids.data(), ids.size(), batch[b].data());
+      }
+      const auto logits = model.forward(batch);
+      for (Index b = 0; b < texts; ++b) {
+        const auto& ids = alone[static_cast<std::size_t>(b)];
+        INFO("text ", b, " of ", ids.size(), " tokens in a batch ", shape_text(batch.shape()));
+        CHECK(bitwise_equal(model.forward(ids)[0], logits[b]));
+      }
+    });
+  }
+}
+
 TEST_CASE("TextClassifier: packed for inference it has the same bits") {
   Rng rng(1);
   TextClassifier<float> model({.vocab_size = 30, .embed_dim = 48, .num_heads = 4, .num_layers = 2}, rng);
