@@ -142,7 +142,7 @@ TEST_CASE("training: digest, for same_bits.cmake to compare between processes" *
   Rng rng(1);
   const Task task(12, 17, rng);
   const auto run = train<float>({.vocab_size = 32, .embed_dim = 40, .num_heads = 4, .num_layers = 2, .dropout = 0.1},
-                                task, 100, 1e-3, 42);
+                                task, hundred_steps, 1e-3, 42);
   std::uint64_t digest = 1469598103934665603;  // FNV-1a
   visit_parameters(run.model, [&](const ParameterPath&, const auto& parameter) {
     for (Index i = 0; i < parameter.value.size(); ++i) {
