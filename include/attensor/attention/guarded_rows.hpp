@@ -113,7 +113,8 @@ class GuardedRows {
 template <Number T>
 class Participants {
  public:
-  explicit Participants(const ScoreTerms<T>& terms) : terms_(terms), key_end_(terms.keys) {
+  explicit Participants(const ScoreTerms<T>& all_terms) : terms_(without_padding(all_terms)), key_end_(terms_.keys) {
+    const ScoreTerms<T>& terms = terms_;
     if (!terms.hides_pairs()) return;
     keys_ = Scratch<bool>(terms.keys);
     queries_ = Scratch<bool>(terms.queries);
@@ -154,6 +155,18 @@ class Participants {
   }
 
  private:
+  /// A mask that hides the last keys from all queries says what a length says, and a length costs less.
+  static ScoreTerms<T> without_padding(ScoreTerms<T> terms) {
+    if (!terms.mask.data || terms.mask.row_stride != 0) return terms;
+    Index shown = 0;
+    while (shown < terms.keys && terms.mask(0, shown)) ++shown;
+    for (Index j = shown; j < terms.keys; ++j) {
+      if (terms.mask(0, j)) return terms;
+    }
+    terms.keys = shown;
+    terms.mask = {};
+    return terms;
+  }
   /// Nothing is masked: true without a look at each row, where that is plain to see.
   bool everything() const {
     return !terms_.hides_pairs() && terms_.queries > 0 && terms_.keys > 0 &&
